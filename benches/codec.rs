@@ -1,0 +1,2 @@
+//! The codec alone.
+fn main() {}

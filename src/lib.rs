@@ -1,0 +1,3 @@
+//! The queen extension.
+use pgrx::prelude::*;
+pgrx::pg_module_magic!();

@@ -1,0 +1,1 @@
+//! A throw-away cluster for the tests.
