@@ -1,1 +1,19 @@
-//! Pure rules of the broker.
+//! The broker's rules without a server: what a name, a payload, an option, a message id and a stored
+//! segment are, how payloads are sealed, and what an acknowledgement does to a cursor.
+//!
+//! Nothing here does I/O, knows PostgreSQL or holds global state, so every rule can be tested in
+//! isolation. Nothing here panics on input: what comes from a caller or from disk is answered with an
+//! error of its area, and each of those converts into [`Error`], which carries the SQLSTATE, the HTTP
+//! status and the verdict.
+
+pub mod ack;
+pub mod deliveries;
+pub mod envelope;
+pub mod error;
+pub mod id;
+pub mod names;
+pub mod options;
+pub mod payload;
+pub mod segment;
+
+pub use error::{Error, ErrorKind};
