@@ -1,0 +1,173 @@
+-- The row types of the functions. Column names and order are part of the contract: new columns go last.
+
+CREATE TYPE queen.push_result AS (
+    index          int,
+    message_id     uuid,
+    transaction_id text,
+    queue          text,
+    partition_id   uuid,
+    status         text,
+    "offset"       bigint
+);
+COMMENT ON TYPE queen.push_result IS 'What became of one pushed message, in the order of the call.';
+COMMENT ON COLUMN queen.push_result.index IS 'Position in the call, from 0.';
+COMMENT ON COLUMN queen.push_result.message_id IS 'Id of the message (UUIDv7); for a duplicate, the id of the message that is already there.';
+COMMENT ON COLUMN queen.push_result.transaction_id IS 'The deduplication id: as given, else the message id.';
+COMMENT ON COLUMN queen.push_result.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.push_result.partition_id IS 'Id of the partition; NULL while not known, that is for a push that creates it at commit.';
+COMMENT ON COLUMN queen.push_result.status IS 'queued: stored, or will be at commit. duplicate: an earlier message has this transaction id, nothing is stored.';
+COMMENT ON COLUMN queen.push_result."offset" IS 'Offset in the partition, from 0; NULL for a push that gets its offset at commit.';
+
+CREATE TYPE queen.message AS (
+    queue            text,
+    partition        text,
+    partition_id     uuid,
+    "offset"         bigint,
+    message_id       uuid,
+    transaction_id   text,
+    payload          jsonb,
+    payload_text     text,
+    headers          jsonb,
+    trace_id         uuid,
+    producer         text,
+    created_at       timestamptz,
+    lease_id         uuid,
+    consumer_group   text,
+    delivery_attempt int
+);
+COMMENT ON TYPE queen.message IS 'A message handed to a consumer.';
+COMMENT ON COLUMN queen.message.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.message.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.message.partition_id IS 'Id of the partition: what ack wants.';
+COMMENT ON COLUMN queen.message."offset" IS 'Offset in the partition, from 0.';
+COMMENT ON COLUMN queen.message.message_id IS 'Id of the message (UUIDv7).';
+COMMENT ON COLUMN queen.message.transaction_id IS 'The deduplication id: what ack wants.';
+COMMENT ON COLUMN queen.message.payload IS 'The payload; NULL where jsonb cannot hold it (an escaped NUL character): see payload_text.';
+COMMENT ON COLUMN queen.message.payload_text IS 'The payload exactly as pushed: key order, number spelling, white space.';
+COMMENT ON COLUMN queen.message.headers IS 'The headers given by the producer, or NULL.';
+COMMENT ON COLUMN queen.message.trace_id IS 'The trace id given by the producer, or NULL.';
+COMMENT ON COLUMN queen.message.producer IS 'Authenticated subject of the producer, or NULL.';
+COMMENT ON COLUMN queen.message.created_at IS 'When it was stored; messages stored together share it.';
+COMMENT ON COLUMN queen.message.lease_id IS 'The lease it is held under; all messages of one pop share it. NULL with auto_ack.';
+COMMENT ON COLUMN queen.message.consumer_group IS 'The group it was delivered to; __QUEUE_MODE__ if none was named.';
+COMMENT ON COLUMN queen.message.delivery_attempt IS 'How often the first message of its batch has been delivered to the group, this time included.';
+
+CREATE TYPE queen.ack_result AS (
+    index          int,
+    transaction_id text,
+    success        boolean,
+    error          text,
+    lease_released boolean,
+    dlq            boolean,
+    dropped        boolean,
+    noop           boolean
+);
+COMMENT ON TYPE queen.ack_result IS 'What became of one acknowledgment, in the order of the call.';
+COMMENT ON COLUMN queen.ack_result.index IS 'Position in the call, from 0.';
+COMMENT ON COLUMN queen.ack_result.transaction_id IS 'As given.';
+COMMENT ON COLUMN queen.ack_result.success IS 'Whether it was accepted; the only signal to look at.';
+COMMENT ON COLUMN queen.ack_result.error IS 'Why not; NULL on success.';
+COMMENT ON COLUMN queen.ack_result.lease_released IS 'Whether this acknowledgment ended the lease.';
+COMMENT ON COLUMN queen.ack_result.dlq IS 'Whether this acknowledgment made a dead letter.';
+COMMENT ON COLUMN queen.ack_result.dropped IS 'Whether the message was given up without a dead letter: retries spent, dead-lettering off.';
+COMMENT ON COLUMN queen.ack_result.noop IS 'Whether the cursor had already passed the message.';
+
+CREATE TYPE queen.dead_letter AS (
+    id              uuid,
+    queue           text,
+    partition       text,
+    partition_id    uuid,
+    consumer_group  text,
+    "offset"        bigint,
+    message_id      uuid,
+    transaction_id  text,
+    payload         jsonb,
+    payload_text    text,
+    headers         jsonb,
+    trace_id        uuid,
+    producer        text,
+    error           text,
+    reason          text,
+    retry_count     int,
+    enqueued_at     timestamptz,
+    first_failed_at timestamptz,
+    failed_at       timestamptz,
+    is_encrypted    boolean
+);
+COMMENT ON TYPE queen.dead_letter IS 'A message that a consumer group gave up on: a snapshot, independent of retention.';
+COMMENT ON COLUMN queen.dead_letter.id IS 'Id of this record: what dlq_move_v1 and dlq_delete_row want.';
+COMMENT ON COLUMN queen.dead_letter.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.dead_letter.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.dead_letter.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.dead_letter.consumer_group IS 'The group that gave up.';
+COMMENT ON COLUMN queen.dead_letter."offset" IS 'Offset of the message in its partition.';
+COMMENT ON COLUMN queen.dead_letter.message_id IS 'Id of the message.';
+COMMENT ON COLUMN queen.dead_letter.transaction_id IS 'Its deduplication id.';
+COMMENT ON COLUMN queen.dead_letter.payload IS 'The payload; NULL where jsonb cannot hold it: see payload_text.';
+COMMENT ON COLUMN queen.dead_letter.payload_text IS 'The payload exactly as pushed; as stored when it cannot be decrypted.';
+COMMENT ON COLUMN queen.dead_letter.headers IS 'The headers given by the producer, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.trace_id IS 'The trace id given by the producer, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.producer IS 'Authenticated subject of the producer, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.error IS 'The error text of the last failure, cut at 4 KiB, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.reason IS 'Why it ended here, as given by the consumer, else the brokers word for it.';
+COMMENT ON COLUMN queen.dead_letter.retry_count IS 'Failures charged before this one.';
+COMMENT ON COLUMN queen.dead_letter.enqueued_at IS 'When the message was stored.';
+COMMENT ON COLUMN queen.dead_letter.first_failed_at IS 'Its first failure known.';
+COMMENT ON COLUMN queen.dead_letter.failed_at IS 'The failure that made the record.';
+COMMENT ON COLUMN queen.dead_letter.is_encrypted IS 'Whether the payload is stored encrypted.';
+
+CREATE TYPE queen.stored_message AS (
+    queue          text,
+    partition      text,
+    partition_id   uuid,
+    "offset"       bigint,
+    message_id     uuid,
+    transaction_id text,
+    payload        jsonb,
+    payload_text   text,
+    headers        jsonb,
+    trace_id       uuid,
+    producer       text,
+    created_at     timestamptz,
+    status         text,
+    is_encrypted   boolean
+);
+COMMENT ON TYPE queen.stored_message IS 'A message in the log, looked at without consuming it.';
+COMMENT ON COLUMN queen.stored_message.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.stored_message.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.stored_message.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.stored_message."offset" IS 'Offset in the partition, from 0.';
+COMMENT ON COLUMN queen.stored_message.message_id IS 'Id of the message (UUIDv7).';
+COMMENT ON COLUMN queen.stored_message.transaction_id IS 'Its deduplication id.';
+COMMENT ON COLUMN queen.stored_message.payload IS 'The payload; NULL where jsonb cannot hold it: see payload_text.';
+COMMENT ON COLUMN queen.stored_message.payload_text IS 'The payload exactly as pushed; as stored when it cannot be decrypted.';
+COMMENT ON COLUMN queen.stored_message.headers IS 'The headers given by the producer, or NULL.';
+COMMENT ON COLUMN queen.stored_message.trace_id IS 'The trace id given by the producer, or NULL.';
+COMMENT ON COLUMN queen.stored_message.producer IS 'Authenticated subject of the producer, or NULL.';
+COMMENT ON COLUMN queen.stored_message.created_at IS 'When it was stored; messages stored together share it.';
+COMMENT ON COLUMN queen.stored_message.status IS 'pending, processing, completed or dead_letter.';
+COMMENT ON COLUMN queen.stored_message.is_encrypted IS 'Whether the payload is stored encrypted.';
+
+CREATE TYPE queen.frame AS (
+    frame_index    int,
+    message_id     uuid,
+    transaction_id text,
+    payload        jsonb,
+    payload_text   text,
+    headers        jsonb,
+    trace_id       uuid,
+    producer       text,
+    created_at     timestamptz,
+    is_encrypted   boolean
+);
+COMMENT ON TYPE queen.frame IS 'One message inside a segment, as the codec sees it.';
+COMMENT ON COLUMN queen.frame.frame_index IS 'Position in the segment, from 0.';
+COMMENT ON COLUMN queen.frame.message_id IS 'Id of the message (UUIDv7).';
+COMMENT ON COLUMN queen.frame.transaction_id IS 'Its deduplication id.';
+COMMENT ON COLUMN queen.frame.payload IS 'The payload; NULL where jsonb cannot hold it: see payload_text.';
+COMMENT ON COLUMN queen.frame.payload_text IS 'The payload exactly as pushed; as stored when it cannot be decrypted.';
+COMMENT ON COLUMN queen.frame.headers IS 'The headers given by the producer, or NULL.';
+COMMENT ON COLUMN queen.frame.trace_id IS 'The trace id given by the producer, or NULL.';
+COMMENT ON COLUMN queen.frame.producer IS 'Authenticated subject of the producer, or NULL.';
+COMMENT ON COLUMN queen.frame.created_at IS 'When it was enqueued, where the frame says so itself; else NULL: the segments time counts.';
+COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored encrypted.';
