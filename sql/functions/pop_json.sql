@@ -1,0 +1,40 @@
+-- queen.pop_json: pop for the HTTP server: the result as JSON text.
+--
+-- See pop.
+--
+-- Arguments:
+--   queue              Queue name: 1 to 255 characters, not blank, no control characters.
+--   consumer_group     Name of the consumer group; each group gets every message. The default, __QUEUE_MODE__, is the
+--                      group of those who name none.
+--   batch              At most so many messages, over all partitions; 1 or more.
+--   partition          Only this partition; by default, any that has something.
+--   max_partitions     At most so many partitions; less than 1: no cap.
+--   lease_seconds      How long the messages stay with the caller, 1 to 604800 seconds; by default the queue's
+--                      leaseTime.
+--   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
+--   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
+--   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+-- Result: The wire's object; NULL if there is nothing.
+-- Errors: As pop.
+-- Tables: As pop.
+-- Locks: As pop.
+CREATE FUNCTION queen.pop_json(
+    queue text,
+    consumer_group text DEFAULT '__QUEUE_MODE__',
+    batch int DEFAULT 1,
+    partition text DEFAULT NULL,
+    max_partitions int DEFAULT 1,
+    lease_seconds int DEFAULT NULL,
+    auto_ack boolean DEFAULT false,
+    subscription_mode text DEFAULT NULL,
+    subscription_from text DEFAULT NULL
+)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_pop_json';
+
+COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) IS
+'pop with the result as JSON text, for the HTTP server.
+Example: SELECT queen.pop_json(''orders'', ''billing'', batch => 10);';
+REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) TO queen_sidecar;
