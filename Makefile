@@ -1,0 +1,58 @@
+# What people and CI run. `make` alone lists the targets.
+
+# The PostgreSQL to build for and to run.
+PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
+# The build that the tests install: their cost ratios want `release`.
+QUEEN_TEST_PROFILE ?= release
+
+export PG_CONFIG
+export PGRX_PG_CONFIG_PATH := $(PG_CONFIG)
+
+PG_MAJOR = $(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+PG_FEATURES = --no-default-features --features queen/pg$(PG_MAJOR)
+# Perhaps the first test run on this machine: say what cargo compiles.
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test up down bench lint fmt install package prerequisites
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "PG_CONFIG=$(PG_CONFIG) chooses the PostgreSQL."
+
+demo: prerequisites ## a tour of the broker in a cluster of its own, a minute after the build
+	demo/run.sh
+
+test: prerequisites ## all tests, each layer of tests/README.md
+	$(CARGO) xtask install $(PG_CONFIG) $(QUEEN_TEST_PROFILE)
+	$(CARGO) test --workspace --exclude queen --exclude queen-tests --exclude queen-benches
+	$(CARGO) test -p queen-tests --lib --test sql --test docs --test races --test model --test durability --test security
+	$(CARGO) test -p queen-tests --test performance -- --test-threads=1
+
+up: prerequisites ## start a cluster in the background, with database queen; prints DATABASE_URL
+	scripts/up.sh
+
+down: ## stop the cluster that `make up` started; its data stays
+	scripts/down.sh
+
+bench: prerequisites ## the benchmarks
+	$(CARGO) bench -p queen-benches
+
+lint: prerequisites ## formatting, clippy without warnings, the schema kept in the tree, the scripts
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets $(PG_FEATURES) --locked -- -D warnings
+	$(CARGO) xtask schema --check
+	@for script in .ci/run scripts/*.sh demo/*.sh; do bash -n $$script || exit 1; done
+
+fmt: ## format the Rust code, and write the schema that is kept in the tree
+	$(CARGO) fmt --all
+	$(CARGO) xtask schema --write
+
+install: prerequisites ## release build into the PostgreSQL of PG_CONFIG (honours DESTDIR)
+	$(CARGO) xtask install $(PG_CONFIG) release
+
+package: prerequisites ## release build as .tar.gz and .deb in target/package/
+	$(CARGO) xtask package $(PG_CONFIG)
+
+prerequisites:
+	@scripts/prerequisites.sh

@@ -1,0 +1,61 @@
+#!/bin/bash
+# Sees to it that the PostgreSQL of PG_CONFIG is there with its headers, and what the build needs
+# besides: Rust, a C compiler, libclang. On Debian, PostgreSQL is installed with apt when missing;
+# no server is started. Says nothing when there is nothing to do.
+set -euo pipefail
+
+pg_config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
+
+has_postgres() {
+    [ -x "$pg_config" ] &&
+        [ -e "$("$pg_config" --includedir-server)/postgres.h" ] &&
+        [ -x "$("$pg_config" --bindir)/initdb" ] &&
+        [ -x "$("$pg_config" --bindir)/psql" ]
+}
+
+for program in cargo cc make; do
+    command -v "$program" >/dev/null || {
+        echo "$program is missing: install Rust (https://rustup.rs) and gcc and make first" >&2
+        exit 1
+    }
+done
+
+if has_postgres; then exit 0; fi
+
+case $pg_config in
+/usr/lib/postgresql/*/bin/pg_config) ;;
+*)
+    echo "$pg_config is not a PostgreSQL with server headers, initdb and psql" >&2
+    exit 1
+    ;;
+esac
+major=${pg_config#/usr/lib/postgresql/}
+major=${major%%/*}
+
+command -v apt-get >/dev/null || {
+    echo "PostgreSQL $major and its server headers are missing, and there is no apt-get to install them: set PG_CONFIG" >&2
+    exit 1
+}
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then as_root=(sudo); fi
+
+# The package makes a cluster of its own and starts it, on the usual port. We want neither: for as
+# long as we install, services are denied their start.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+    trap '"${as_root[@]}" rm -f "$policy"' EXIT
+fi
+
+packages=("postgresql-$major" "postgresql-server-dev-$major")
+echo "installing ${packages[*]} with apt-get, without starting a server" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+
+has_postgres || {
+    echo "$pg_config is still not a PostgreSQL with server headers" >&2
+    exit 1
+}

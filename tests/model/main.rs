@@ -1,0 +1,1 @@
+//! Random calls against a model of the broker in memory.

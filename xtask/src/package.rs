@@ -1,0 +1,212 @@
+//! The release build as an archive, and as a Debian package where `dpkg-deb` exists.
+
+use crate::{NAME, VERSION, build, install, postgres::Postgres};
+use eyre::{Context, Result, ensure};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Stripped library, control file, scripts and documents, ready to be laid out.
+struct Parts {
+    library: Vec<u8>,
+    extension: Vec<(String, Vec<u8>)>,
+    documents: Vec<(String, Vec<u8>)>,
+}
+
+pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
+    let out = build::target(root)?.join("package");
+    let stage = out.join("stage");
+    let _ = fs::remove_dir_all(&stage);
+    fs::create_dir_all(&stage)?;
+
+    let library = build::library(root, postgres, "release")?;
+    let stripped = stage.join("stripped.so");
+    call(
+        Command::new("strip")
+            .arg("--strip-unneeded")
+            .arg("-o")
+            .args([&stripped, &library]),
+    )?;
+    let parts = Parts {
+        library: fs::read(&stripped)?,
+        extension: install::extension_files(root)?,
+        documents: documents(root)?,
+    };
+    let epoch = epoch(root)?;
+    println!(
+        "{}",
+        archive(&parts, root, postgres, &stage, &out, &epoch)?.display()
+    );
+    if exists("dpkg-deb") {
+        println!(
+            "{}",
+            debian(&parts, postgres, &stage, &out, &epoch)?.display()
+        );
+    }
+    fs::remove_dir_all(&stage)?;
+    Ok(())
+}
+
+/// `queen-VERSION-pgMAJOR-ARCH.tar.gz`: one folder with an `install.sh` for any PostgreSQL of that
+/// major version.
+fn archive(
+    parts: &Parts,
+    root: &Path,
+    postgres: &Postgres,
+    stage: &Path,
+    out: &Path,
+    epoch: &str,
+) -> Result<PathBuf> {
+    let name = format!(
+        "{NAME}-{VERSION}-pg{}-{}",
+        postgres.major,
+        std::env::consts::ARCH
+    );
+    let top = stage.join(&name);
+    put(&top.join("lib").join(format!("{NAME}.so")), &parts.library)?;
+    for (file, bytes) in &parts.extension {
+        put(&top.join("extension").join(file), bytes)?;
+    }
+    for (file, bytes) in &parts.documents {
+        put(&top.join(file), bytes)?;
+    }
+    let script = fs::read_to_string(root.join("scripts/install-package.sh"))?
+        .replace("@MAJOR@", &postgres.major);
+    put(&top.join("install.sh"), script.as_bytes())?;
+    call(Command::new("chmod").arg("755").arg(top.join("install.sh")))?;
+
+    let path = out.join(format!("{name}.tar.gz"));
+    call(
+        Command::new("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+            .arg(format!("--mtime=@{epoch}"))
+            .args(["--use-compress-program=gzip -9n", "-cf"])
+            .args([path.as_os_str(), OsStr::new("-C"), stage.as_os_str()])
+            .arg(&name),
+    )?;
+    Ok(path)
+}
+
+/// `postgresql-MAJOR-queen_VERSION_ARCH.deb`.
+fn debian(
+    parts: &Parts,
+    postgres: &Postgres,
+    stage: &Path,
+    out: &Path,
+    epoch: &str,
+) -> Result<PathBuf> {
+    let package = format!("postgresql-{}-{NAME}", postgres.major);
+    let arch = output(Command::new("dpkg").arg("--print-architecture"))?;
+    let top = stage.join("deb");
+    let inside = |folder: &Path| top.join(folder.strip_prefix("/").unwrap_or(folder));
+
+    put(
+        &inside(&postgres.libdir).join(format!("{NAME}.so")),
+        &parts.library,
+    )?;
+    for (file, bytes) in &parts.extension {
+        put(&inside(&postgres.extensiondir).join(file), bytes)?;
+    }
+    let doc = top.join("usr/share/doc").join(&package);
+    for (file, bytes) in &parts.documents {
+        let file = if file == "LICENSE" { "copyright" } else { file };
+        put(&doc.join(file), bytes)?;
+    }
+    let size = output(
+        Command::new("du")
+            .args(["-sk", "--apparent-size"])
+            .arg(&top),
+    )?;
+    let size = size.split_whitespace().next().unwrap_or_default();
+    let control = format!(
+        "Package: {package}
+Version: {VERSION}
+Section: database
+Priority: optional
+Architecture: {arch}
+Depends: postgresql-{major}, libc6{libc}
+Installed-Size: {size}
+Maintainer: the queen developers <queen@localhost>
+Description: partitioned, replayable message broker inside PostgreSQL {major}
+ Pushes are part of the business transaction, acknowledgements of the
+ consumer's; consumer groups read each partition in order, and what fails for
+ good lands in a dead-letter queue that is made to be operated.
+ .
+ Add queen to shared_preload_libraries, restart the server, and run
+ CREATE EXTENSION queen.
+",
+        major = postgres.major,
+        libc = libc()
+    );
+    put(&top.join("DEBIAN/control"), control.as_bytes())?;
+
+    let path = out.join(format!("{package}_{VERSION}_{arch}.deb"));
+    call(
+        Command::new("dpkg-deb")
+            .env("SOURCE_DATE_EPOCH", epoch)
+            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args([&top, &path]),
+    )?;
+    Ok(path)
+}
+
+fn documents(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    ["README.md", "CHANGELOG.md", "LICENSE"]
+        .into_iter()
+        .filter(|name| root.join(name).is_file())
+        .map(|name| Ok((name.to_owned(), fs::read(root.join(name))?)))
+        .collect()
+}
+
+/// The one time that all files get, so that the same commit gives the same archive:
+/// `SOURCE_DATE_EPOCH`, else the commit's.
+fn epoch(root: &Path) -> Result<String> {
+    if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
+        return Ok(epoch);
+    }
+    let git = Command::new("git")
+        .current_dir(root)
+        .args(["log", "-1", "--format=%ct"])
+        .output();
+    match git {
+        Ok(git) if git.status.success() => Ok(String::from_utf8(git.stdout)?.trim().to_owned()),
+        _ => output(Command::new("date").arg("+%s")),
+    }
+}
+
+/// The library may use any symbol of the C library that it was linked with.
+fn libc() -> String {
+    output(Command::new("getconf").arg("GNU_LIBC_VERSION"))
+        .ok()
+        .and_then(|v| v.strip_prefix("glibc ").map(|v| format!(" (>= {v})")))
+        .unwrap_or_default()
+}
+
+fn exists(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, bytes).wrap_err_with(|| format!("cannot write {}", path.display()))
+}
+
+fn call(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .wrap_err_with(|| format!("cannot run {program}"))?;
+    ensure!(
+        output.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
