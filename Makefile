@@ -10,7 +10,6 @@ export PGRX_PG_CONFIG_PATH := $(PG_CONFIG)
 
 PG_MAJOR = $(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 PG_FEATURES = --no-default-features --features queen/pg$(PG_MAJOR)
-# Perhaps the first test run on this machine: say what cargo compiles.
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help

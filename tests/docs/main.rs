@@ -31,15 +31,14 @@ fn main() {
 }
 
 fn documents(root: &Path) -> Vec<PathBuf> {
-    let mut documents: Vec<PathBuf> = [root.to_path_buf(), root.join("docs")]
-        .iter()
-        .filter_map(|folder| folder.read_dir().ok())
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name == "README.md" || (name.ends_with(".md") && !path.starts_with(root.join(&*name)))
-        })
+    let mut documents: Vec<PathBuf> = root
+        .join("docs")
+        .read_dir()
+        .expect("list docs")
+        .map(|entry| entry.expect("list docs").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .chain([root.join("README.md")])
+        .filter(|path| path.is_file())
         .collect();
     documents.sort();
     documents
