@@ -1,12 +1,12 @@
 -- What must be true before anything is created, and who there is.
 
 -- CREATE EXTENSION uses the schema queen if it is already there. Whoever owns it could have put operators or types into
--- it that this script, and later every view, would pick up: so it has to be a superuser's, and empty.
+-- it that this script, and later every view, would pick up: so it has to be a superuser's, closed to others, and empty.
 DO $guard$
 DECLARE
     owner  text;
     holder boolean;
-    found  text;
+    other  text;
 BEGIN
     SELECT r.rolname, r.rolsuper INTO STRICT owner, holder
       FROM pg_catalog.pg_namespace n
@@ -19,7 +19,22 @@ BEGIN
                     HINT = 'Drop the schema, or give it away: ALTER SCHEMA queen OWNER TO CURRENT_USER.';
     END IF;
 
-    SELECT x.what INTO found
+    SELECT coalesce(r.rolname, 'PUBLIC') INTO other
+      FROM pg_catalog.pg_namespace n
+     CROSS JOIN pg_catalog.aclexplode(n.nspacl) a
+      LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+     WHERE n.nspname OPERATOR(pg_catalog.=) 'queen'
+       AND a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'
+       AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+     LIMIT 1;
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION '"%" may create objects in schema "queen"', other
+              USING ERRCODE = 'insufficient_privilege',
+                    DETAIL = 'The extension trusts whatever its schema holds.',
+                    HINT = pg_catalog.format('REVOKE CREATE ON SCHEMA queen FROM %s;', other);
+    END IF;
+
+    SELECT x.what INTO other
       FROM (SELECT pg_catalog.format('relation %s', c.relname) AS what FROM pg_catalog.pg_class c
              WHERE c.relnamespace OPERATOR(pg_catalog.=) 'queen'::pg_catalog.regnamespace
             UNION ALL
@@ -32,8 +47,8 @@ BEGIN
             SELECT pg_catalog.format('operator %s', o.oprname) FROM pg_catalog.pg_operator o
              WHERE o.oprnamespace OPERATOR(pg_catalog.=) 'queen'::pg_catalog.regnamespace) x
      LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'schema "queen" is not empty: it holds the %', found
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'schema "queen" is not empty: it holds the %', other
               USING ERRCODE = 'duplicate_object',
                     HINT = 'The extension wants its schema to itself. Move or drop what is there, then try again.';
     END IF;

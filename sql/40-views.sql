@@ -1,0 +1,185 @@
+-- What an operator looks at. The views read the tables with their owner's rights and show the current tenant only;
+-- as security barriers, so that no condition of a query is tried on a row of another tenant.
+--
+-- Exact, and cheap at 100,000 partitions: per partition, and per group and partition, they probe the ends of an index
+-- (last segment, highest trimmed offset, newest cursor) and never walk segments or history. What costs more, or is not
+-- always wanted, is a subquery of its own, which the planner leaves out when its column is not selected.
+
+-- Building block: where the log of each partition begins and ends. Granted to nobody.
+CREATE VIEW queen.partition_extent AS
+SELECT p.qid,
+       p.pid,
+       p.name,
+       p.partition_id,
+       p.created_at,
+       coalesce(t.upto + 1, 0)                               AS log_start,
+       greatest(s.base + s.frames - 1, coalesce(t.upto, -1)) AS last_offset,   -- greatest() passes over NULL
+       s.created_at                                          AS last_write_at
+  FROM queen.partition p
+  LEFT JOIN LATERAL (SELECT base, frames, created_at FROM queen.segment
+                      WHERE pid = p.pid ORDER BY base DESC LIMIT 1) s ON true
+  LEFT JOIN LATERAL (SELECT upto FROM queen.trimmed
+                      WHERE pid = p.pid ORDER BY upto DESC LIMIT 1) t ON true;
+COMMENT ON VIEW queen.partition_extent IS 'Part of the other views: where the log of each partition begins and ends.';
+
+-- Building block: how far each group is in each partition that it reads; a partition that no group reads has one row
+-- without a group. Granted to nobody.
+--
+-- Everything up to `settled` is done (or gone), (settled, held] is under a live lease, (held, last_offset] is pending.
+-- A registered group reads every partition of its queue; one that only ever named partitions reads those.
+CREATE VIEW queen.group_position AS
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
+SELECT e.qid,
+       e.pid,
+       e.log_start,
+       e.last_offset,
+       g.gid,
+       g.name AS consumer_group,
+       x.settled,
+       CASE WHEN g.expires_at > clock.now THEN greatest(x.settled, g.batch_end) ELSE x.settled END AS held
+  FROM clock
+ CROSS JOIN queen.partition_extent e
+  LEFT JOIN LATERAL (SELECT r.gid, r.name, r.start_at, c.committed, c.batch_end, c.expires_at
+                       FROM queen.subscription r
+                       LEFT JOIN LATERAL (SELECT committed, batch_end, expires_at FROM queen.cursor
+                                           WHERE gid = r.gid AND pid = e.pid ORDER BY seq DESC LIMIT 1) c ON true
+                      WHERE r.qid = e.qid AND (r.registered OR c.committed IS NOT NULL)) g ON true
+ CROSS JOIN LATERAL (
+       SELECT greatest(e.log_start - 1,
+              CASE WHEN g.gid IS NULL THEN -1
+                   WHEN g.committed IS NOT NULL THEN g.committed
+                   -- No cursor yet: the group starts where its subscription says.
+                   WHEN e.created_at > g.start_at THEN -1
+                   WHEN coalesce(e.last_write_at < g.start_at, true) THEN e.last_offset
+                   ELSE (
+                       -- The offset before the first segment at or after start_at. created_at rises with base, so
+                       -- halve: offset `low` lies in an older segment (or before the log), offset `high` does not.
+                       WITH RECURSIVE halve(low, high) AS (
+                           SELECT e.log_start - 1, e.last_offset
+                           UNION ALL
+                           SELECT CASE WHEN m.created_at < g.start_at THEN m.base + m.frames - 1 ELSE h.low END,
+                                  CASE WHEN m.created_at < g.start_at THEN h.high ELSE m.base END
+                             FROM halve h
+                            CROSS JOIN LATERAL (SELECT base, frames, created_at FROM queen.segment
+                                                 WHERE pid = e.pid AND base <= h.low + (h.high - h.low) / 2
+                                                 ORDER BY base DESC LIMIT 1) m
+                            WHERE h.high - h.low > 1)
+                       SELECT max(low) FROM halve)
+              END) AS settled
+       OFFSET 0) x;   -- a fence: computed once, however often the columns above and the outer query name it
+COMMENT ON VIEW queen.group_position IS 'Part of the other views: how far each consumer group is in each partition that it reads.';
+
+-- pending and processing are those of the named group that is furthest behind, partition by partition; of
+-- __QUEUE_MODE__ where no named group reads; where nobody does, everything is pending.
+CREATE VIEW queen.queues WITH (security_barrier) AS
+SELECT q.name                                   AS queue,
+       q.options::jsonb ->> 'namespace'         AS namespace,
+       q.options::jsonb ->> 'task'              AS task,
+       (SELECT count(*) FROM queen.partition p WHERE p.qid = q.qid) AS partitions,
+       (SELECT coalesce(sum(e.last_offset - e.log_start + 1), 0)::bigint
+          FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
+       coalesce(d.pending, 0)::bigint           AS pending,
+       coalesce(d.processing, 0)::bigint        AS processing,
+       (SELECT count(*) FROM queen.dead_letter_record r
+         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       (SELECT coalesce(sum(b.bytes), 0)::bigint
+          FROM queen.partition p
+         CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
+         WHERE p.qid = q.qid)                   AS retained_bytes,
+       d.oldest_pending_at,
+       q.options::jsonb                         AS options
+  FROM queen.queue q
+  LEFT JOIN LATERAL (
+       SELECT sum(w.last_offset - w.held)  AS pending,
+              sum(w.held - w.settled)      AS processing,
+              min(CASE WHEN w.held < w.last_offset THEN
+                  (SELECT s.created_at FROM queen.segment s
+                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at
+         FROM (SELECT DISTINCT ON (g.pid) g.pid, g.last_offset, g.settled, g.held
+                 FROM queen.group_position g
+                WHERE g.qid = q.qid
+                ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
+ WHERE q.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
+COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.queues.namespace IS 'Option namespace, for pop_matching.';
+COMMENT ON COLUMN queen.queues.task IS 'Option task, for pop_matching.';
+COMMENT ON COLUMN queen.queues.partitions IS 'Number of partitions.';
+COMMENT ON COLUMN queen.queues.messages IS 'Messages stored, consumed or not.';
+COMMENT ON COLUMN queen.queues.pending IS 'Messages that wait for delivery; those in processing do not count. In each partition, as the named group sees it that is furthest behind; __QUEUE_MODE__ if no named group reads it; all, if nobody does.';
+COMMENT ON COLUMN queen.queues.processing IS 'Messages under a live lease of that same group.';
+COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
+COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
+COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
+GRANT SELECT ON queen.queues TO queen_viewer;
+
+CREATE VIEW queen.partitions WITH (security_barrier) AS
+SELECT q.name AS queue,
+       e.name AS partition,
+       e.partition_id,
+       e.log_start,
+       e.last_offset,
+       e.created_at,
+       e.last_write_at
+  FROM queen.queue q
+  JOIN queen.partition_extent e ON e.qid = q.qid
+ WHERE q.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
+COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.partitions.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.partitions.partition_id IS 'Id of the partition, as in messages.';
+COMMENT ON COLUMN queen.partitions.log_start IS 'Lowest offset still stored; one above last_offset if nothing is.';
+COMMENT ON COLUMN queen.partitions.last_offset IS 'Highest offset ever given; -1 before the first message.';
+COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created.';
+COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
+GRANT SELECT ON queen.partitions TO queen_viewer;
+
+CREATE VIEW queen.consumer_groups WITH (security_barrier) AS
+SELECT g.name AS consumer_group,
+       q.name AS queue,
+       d.partitions,
+       coalesce(d.pending, 0)::bigint    AS pending,
+       coalesce(d.processing, 0)::bigint AS processing,
+       d.oldest_pending_at,
+       CASE WHEN g.registered THEN g.mode END AS subscription_mode,
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+  FROM queen.queue q
+  JOIN queen.subscription g ON g.qid = q.qid
+  LEFT JOIN LATERAL (
+       SELECT count(*)                     AS partitions,
+              sum(w.last_offset - w.held)  AS pending,
+              sum(w.held - w.settled)      AS processing,
+              min(CASE WHEN w.held < w.last_offset THEN
+                  (SELECT s.created_at FROM queen.segment s
+                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at
+         FROM queen.group_position w
+        WHERE w.qid = g.qid AND w.gid = g.gid) d ON true
+ WHERE q.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.consumer_groups IS 'Consumer groups of the current tenant, one row for each queue that they read.';
+COMMENT ON COLUMN queen.consumer_groups.consumer_group IS 'Name of the group; __QUEUE_MODE__ is that of consumers who name none.';
+COMMENT ON COLUMN queen.consumer_groups.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.consumer_groups.partitions IS 'Partitions of the queue that the group reads: all, or those it has named if it never popped from any.';
+COMMENT ON COLUMN queen.consumer_groups.pending IS 'Messages that wait for delivery to the group; those in processing do not count.';
+COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lease of the group.';
+COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
+COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
+COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
+GRANT SELECT ON queen.consumer_groups TO queen_viewer;
+
+CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
+SELECT r.queue,
+       r.consumer_group,
+       count(*)         AS dead_letters,
+       min(r.failed_at) AS oldest_failed_at,
+       max(r.failed_at) AS newest_failed_at
+  FROM queen.dead_letter_record r
+ WHERE r.tenant = (SELECT queen.current_tenant())
+ GROUP BY r.queue, r.consumer_group;
+COMMENT ON VIEW queen.dlq_depth IS 'Dead letters of the current tenant, counted by queue and consumer group.';
+COMMENT ON COLUMN queen.dlq_depth.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
+COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
+COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
+COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
+GRANT SELECT ON queen.dlq_depth TO queen_viewer;
