@@ -43,17 +43,29 @@ if [ "$(id -u)" != 0 ]; then as_root=(sudo); fi
 # The package makes a cluster of its own and starts it, on the usual port. We want neither: for as
 # long as we install, services are denied their start.
 policy=/usr/sbin/policy-rc.d
+denied=no
+log=$(mktemp)
+cleanup() {
+    rm -f "$log"
+    if [ "$denied" = yes ]; then "${as_root[@]}" rm -f "$policy"; fi
+}
+trap cleanup EXIT
 if [ ! -e "$policy" ]; then
+    denied=yes
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
-    trap '"${as_root[@]}" rm -f "$policy"' EXIT
 fi
 
 packages=("postgresql-$major" "postgresql-server-dev-$major")
 echo "installing ${packages[*]} with apt-get, without starting a server" >&2
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+as_root+=(env DEBIAN_FRONTEND=noninteractive)
+for step in "update" "install -y --no-install-recommends ${packages[*]}"; do
+    # shellcheck disable=SC2086 # words of a command
+    "${as_root[@]}" apt-get -qq $step >"$log" 2>&1 || {
+        cat "$log" >&2
+        exit 1
+    }
+done
 
 has_postgres || {
     echo "$pg_config is still not a PostgreSQL with server headers" >&2
