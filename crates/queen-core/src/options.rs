@@ -1,75 +1,255 @@
-//! The queue options.
+//! The options of a queue.
+//!
+//! The 21 options of the wire. A few of them (`priority`, `retryDelay`, `maxSize`, `ttl`) are kept and
+//! echoed only.
+
+mod change;
+#[cfg(test)]
+mod tests;
+
 use crate::error::{ErrorKind, into_error};
+use crate::names::namespace_task;
+use serde::{Deserialize, Serialize};
+
+/// Every option by its wire name, in the order of the documentation.
+pub const OPTION_NAMES: [&str; 21] = [
+    "namespace",
+    "task",
+    "priority",
+    "leaseTime",
+    "retryLimit",
+    "retryDelay",
+    "maxSize",
+    "ttl",
+    "deadLetterQueue",
+    "dlqAfterMaxRetries",
+    "delayedProcessing",
+    "windowBuffer",
+    "retentionEnabled",
+    "retentionSeconds",
+    "completedRetentionSeconds",
+    "maxWaitTimeSeconds",
+    "minPopWaitTime",
+    "encryptionEnabled",
+    "dedupWindowSeconds",
+    "retentionSinkHold",
+    "retentionSinkHoldMaxSeconds",
+];
+
+/// Longest lease in seconds: 7 days.
+pub const MAX_LEASE_SECONDS: i32 = 604_800;
+/// Lease seconds of a queue that a push creates.
+pub const PUSHED_LEASE_SECONDS: i32 = 60;
 
 /// An option that does not exist or has a value that is not allowed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OptionsError {
-    /// Unknown.
-    #[error("unknown option \"{0}\"")]
-    Unknown(String),
+    /// The whole is not a JSON object.
+    #[error("options must be a JSON object: {problem}")]
+    NotAnObject {
+        /// What and where.
+        problem: String,
+    },
+    /// No option of this name.
+    #[error("unknown option \"{name}\"; known are {}", OPTION_NAMES.join(", "))]
+    Unknown {
+        /// The name, cut.
+        name: String,
+    },
+    /// Wrong type or out of range.
+    #[error("option {name} cannot be {shown}: {allowed}")]
+    Value {
+        /// The option.
+        name: &'static str,
+        /// The value, cut.
+        shown: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A mode that is neither merge nor replace.
+    #[error("mode must be \"merge\" or \"replace\", got \"{shown}\"")]
+    Mode {
+        /// The value, cut.
+        shown: String,
+    },
 }
+
 impl OptionsError {
     /// Which row of the error table this is.
     pub fn kind(&self) -> ErrorKind {
-        ErrorKind::UnknownOption
+        match self {
+            Self::Unknown { .. } => ErrorKind::UnknownOption,
+            Self::NotAnObject { .. } | Self::Value { .. } => ErrorKind::InvalidOption,
+            Self::Mode { .. } => ErrorKind::InvalidArgument,
+        }
+    }
+
+    /// The option that is at fault, if it is one.
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            Self::Unknown { name } => Some(name),
+            Self::Value { name, .. } => Some(name),
+            Self::NotAnObject { .. } | Self::Mode { .. } => None,
+        }
     }
 }
+
 into_error!(OptionsError);
 
-/// What an absent key means.
+/// What a key that is absent means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Keeps its value.
+    /// The option keeps its value.
     Merge,
-    /// Goes back to its default.
+    /// The option goes back to its default.
     Replace,
 }
 
-/// The effective options of one queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
+impl Mode {
+    /// Reads `merge` (also absent) or `replace`.
+    ///
+    /// # Errors
+    /// [`OptionsError::Mode`] for every other word.
+    pub fn parse(word: Option<&str>) -> Result<Self, OptionsError> {
+        match word {
+            None | Some("merge") => Ok(Self::Merge),
+            Some("replace") => Ok(Self::Replace),
+            Some(other) => {
+                let shown = crate::names::cut(other, crate::names::MAX_SHOWN_CHARS);
+                Err(OptionsError::Mode { shown })
+            }
+        }
+    }
+}
+
+/// The effective options of one queue; as JSON one flat camelCase object.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueOptions {
+    /// Group of queues that discovery pops by; at most 255 characters.
     pub namespace: String,
+    /// Second key of discovery; at most 255 characters.
     pub task: String,
+    /// Echoed only.
     pub priority: i32,
+    /// Seconds a pop leases without saying how long; 1 to 604800.
     pub lease_time: i32,
+    /// `failed` acks that are redelivered; the next one is terminal.
     pub retry_limit: i32,
+    /// Milliseconds; echoed only.
     pub retry_delay: i32,
+    /// Echoed only.
     pub max_size: i32,
+    /// Seconds; echoed only.
     pub ttl: i32,
+    /// File exhausted messages; see [`QueueOptions::dead_letter_enabled`].
     pub dead_letter_queue: bool,
+    /// File exhausted messages; see [`QueueOptions::dead_letter_enabled`].
     pub dlq_after_max_retries: bool,
+    /// Seconds before a message can be popped.
     pub delayed_processing: i32,
+    /// Seconds of quiet that a partition must have before it is popped.
     pub window_buffer: i32,
+    /// Master switch of the next two.
     pub retention_enabled: bool,
+    /// Seconds until messages go, consumed or not; 0 = never.
     pub retention_seconds: i32,
+    /// Seconds until messages go that every group has consumed; 0 = never.
     pub completed_retention_seconds: i32,
+    /// Seconds until messages go whatever else is set; 0 = never.
     pub max_wait_time_seconds: i32,
+    /// Milliseconds a waiting pop lets a batch fill; 0 to 60000.
     pub min_pop_wait_time: i32,
+    /// Seal new payloads.
     pub encryption_enabled: bool,
+    /// Seconds in which a transaction id counts as a duplicate; 0 = never.
     pub dedup_window_seconds: i32,
+    /// Name of a sink that retention waits for; `[A-Za-z0-9._-]{0,64}`.
     pub retention_sink_hold: String,
+    /// Longest such wait in seconds; 60 to 31536000.
     pub retention_sink_hold_max_seconds: i32,
 }
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self::configured_default()
+    }
+}
+
 impl QueueOptions {
-    /// Defaults of a queue that `configure` creates.
+    /// The defaults, which a queue created by `configure` starts from.
     pub fn configured_default() -> Self {
-        todo!()
+        Self {
+            namespace: String::new(),
+            task: String::new(),
+            priority: 0,
+            lease_time: 300,
+            retry_limit: 3,
+            retry_delay: 1000,
+            max_size: 0,
+            ttl: 3600,
+            dead_letter_queue: true,
+            dlq_after_max_retries: true,
+            delayed_processing: 0,
+            window_buffer: 0,
+            retention_enabled: false,
+            retention_seconds: 0,
+            completed_retention_seconds: 0,
+            max_wait_time_seconds: 0,
+            min_pop_wait_time: 0,
+            encryption_enabled: false,
+            dedup_window_seconds: 3600,
+            retention_sink_hold: String::new(),
+            retention_sink_hold_max_seconds: 604_800,
+        }
     }
-    /// Defaults of a queue that a push creates.
+
+    /// What a queue created by a push starts from: a lease of 60 seconds, namespace and task from its
+    /// name.
     pub fn pushed_default(queue: &str) -> Self {
-        let _ = queue;
-        todo!()
+        let (namespace, task) = namespace_task(queue);
+        Self {
+            namespace,
+            task,
+            lease_time: PUSHED_LEASE_SECONDS,
+            ..Self::configured_default()
+        }
     }
-    /// These options with a JSON object of changes applied.
+
+    /// These options with the changes of a JSON object applied: a key that is absent keeps its value
+    /// ([`Mode::Merge`]) or goes back to the default ([`Mode::Replace`]), null is the default.
+    ///
+    /// # Errors
+    /// [`OptionsError`]; then nothing is applied.
     pub fn merge(&self, json: &str, mode: Mode) -> Result<Self, OptionsError> {
-        let _ = (json, mode);
-        todo!()
+        self.changed(json, mode, false)
     }
-    /// Flat camelCase JSON.
+
+    /// As [`QueueOptions::merge`], but unknown options are skipped, as the wire has it.
+    ///
+    /// # Errors
+    /// As [`QueueOptions::merge`], but for unknown options.
+    pub fn merge_known(&self, json: &str, mode: Mode) -> Result<Self, OptionsError> {
+        self.changed(json, mode, true)
+    }
+
+    fn changed(&self, json: &str, mode: Mode, lenient: bool) -> Result<Self, OptionsError> {
+        let mut options = match mode {
+            Mode::Merge => self.clone(),
+            Mode::Replace => Self::configured_default(),
+        };
+        change::apply(&mut options, json, lenient)?;
+        Ok(options)
+    }
+
+    /// One flat camelCase JSON object with all 21 options.
     pub fn to_json(&self) -> String {
-        todo!()
+        // Strings, booleans and integers always serialize.
+        serde_json::to_string(self).unwrap_or_default()
     }
-    /// Whether exhausted messages are filed.
+
+    /// Whether exhausted messages are filed as dead letters: either of the two switches does it.
     pub fn dead_letter_enabled(&self) -> bool {
         self.dead_letter_queue || self.dlq_after_max_retries
     }
