@@ -16,6 +16,9 @@ def extra_cells(secs):
     yield "w2 c1 off", f"--workload push --batch 100 --clients 1 --sync off --secs {secs} --warm 0.7"
     yield "w3 c1 off", f"--workload consume --batch 1 --clients 1 --sync off --secs {secs} --preload 30000"
     yield "w3 c4 on", f"--workload consume --batch 1 --clients 4 --sync on --secs {secs} --preload 30000"
+    # the fastest consumers drain 100,000 messages in a quarter of a second, too short for CPU ticks of 10 ms
+    for clients in (1, 4):
+        yield f"long w4 c{clients} off", f"--workload consume --batch 100 --clients {clients} --sync off --secs {secs} --preload 1000000"
 
 
 def all_cells(harness, secs):
