@@ -24,6 +24,7 @@ pub mod compare;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -88,17 +89,12 @@ impl Cluster {
 
     /// A server with these settings on top of the usual ones.
     pub fn start_with(conf: &[(&str, &str)]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let bin = bindir();
-        let dir = PathBuf::from(format!(
-            "/tmp/queen-it-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Relaxed)
-        ));
+        let guard = Guard::new(&bin);
         let cluster = Self {
-            guard: Guard::new(&bin, &dir),
+            dir: guard.folder.clone(),
+            guard,
             bin,
-            dir,
             template: Mutex::new(false),
             databases: AtomicU32::new(0),
         };
@@ -123,12 +119,11 @@ impl Cluster {
             .iter()
             .map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''")))
             .collect();
-        done(
-            server_program("sh")
-                .args(["-c", r#"printf %s "$2" >> "$1""#, "sh"])
-                .arg(self.data().join("postgresql.conf"))
-                .arg(text),
-        );
+        fs::OpenOptions::new()
+            .append(true)
+            .open(self.data().join("postgresql.conf"))
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .expect("cannot write the server's settings");
     }
 
     /// A new database with the extension, for one test.
@@ -296,9 +291,8 @@ impl Cluster {
 
     /// All that the server has written into its log.
     pub fn log(&self) -> String {
-        // The file is the server's user's alone.
-        let output = output(server_program("cat").arg(self.log_file()));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let log = fs::read(self.log_file()).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 
     /// The folder of the socket: `host` of a connection string.
@@ -360,10 +354,10 @@ struct InitialData {
 
 impl InitialData {
     fn new(bin: &Path) -> Self {
-        let folder = PathBuf::from(format!("/tmp/queen-it-{}-initdb", std::process::id()));
+        let guard = Guard::new(bin);
         let initial = Self {
-            guard: Guard::new(bin, &folder),
-            data: folder.join("data"),
+            data: guard.folder.join("data"),
+            guard,
         };
         done(
             server_program(bin.join("initdb"))
@@ -375,13 +369,15 @@ impl InitialData {
     }
 }
 
-/// A process that makes a folder go away, and the server in it, when this process lets go of its
-/// end of a pipe: by [`Guard::release`], by exit, or by being killed.
-struct Guard(Mutex<Option<Child>>);
+/// A new folder and the process that makes it go away, and the server in it, when this process lets
+/// go of its end of a pipe: by [`Guard::release`], by exit, or by being killed.
+struct Guard {
+    folder: PathBuf,
+    process: Mutex<Option<Child>>,
+}
 
 impl Guard {
-    /// Makes the folder `dir`, and its guard.
-    fn new(bin: &Path, dir: &Path) -> Self {
+    fn new(bin: &Path) -> Self {
         static ONCE: Once = Once::new();
         // Statics are never dropped. Their guards would act all the same, but after our end.
         ONCE.call_once(|| {
@@ -390,19 +386,21 @@ impl Guard {
             assert_eq!(failed, 0, "atexit");
         });
 
+        // Short, for the socket's path has at most 107 bytes; for the server's user alone.
+        let made = done(server_program("mktemp").args(["-d", "/tmp/queen-it-XXXXXX"]));
+        let folder = PathBuf::from(String::from_utf8_lossy(&made.stdout).trim());
         let keep = std::env::var_os("QUEEN_KEEP").is_some_and(|v| v == "1");
         if keep {
-            eprintln!("keeping {}", dir.display());
+            eprintln!("keeping {}", folder.display());
         }
-        done(server_program("mkdir").args(["-m", "755"]).arg(dir));
         let script = r#"
             while read -r _; do :; done
             [ ! -e "$2/data/postmaster.pid" ] || "$1/pg_ctl" stop -w -m immediate -D "$2/data"
             [ "$3" = keep ] || rm -rf "$2"
         "#;
-        let guard = server_program("sh")
+        let process = server_program("sh")
             .args(["-c", script, "guard"])
-            .args([bin, dir])
+            .args([bin, &folder])
             .arg(if keep { "keep" } else { "remove" })
             // Not in our process group: Ctrl-C at the terminal must reach the tests only.
             .process_group(0)
@@ -411,15 +409,22 @@ impl Guard {
             .stderr(Stdio::null())
             .spawn()
             .expect("cannot start the cluster's guard");
-        Self(Mutex::new(Some(guard)))
+        Self {
+            folder,
+            process: Mutex::new(Some(process)),
+        }
     }
 
     /// Lets the guard act, and waits until it has.
     fn release(&self) {
-        let child = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
-        if let Some(mut child) = child {
-            drop(child.stdin.take());
-            let _ = child.wait();
+        let process = self
+            .process
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .take();
+        if let Some(mut process) = process {
+            drop(process.stdin.take());
+            let _ = process.wait();
         }
     }
 }
@@ -471,11 +476,12 @@ fn output(command: &mut Command) -> Output {
         .unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"))
 }
 
-fn done(command: &mut Command) {
+fn done(command: &mut Command) -> Output {
     let output = output(command);
     assert!(
         output.status.success(),
         "{command:?}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    output
 }

@@ -1,4 +1,4 @@
-//! The release build as an archive, and as a Debian package where `dpkg-deb` exists.
+//! The release build as an archive, and for Debian's PostgreSQL as a package too.
 
 use crate::{NAME, VERSION, build, install, postgres::Postgres};
 use eyre::{Context, Result, ensure};
@@ -38,7 +38,8 @@ pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
         "{}",
         archive(&parts, root, postgres, &stage, &out, &epoch)?.display()
     );
-    if exists("dpkg-deb") {
+    // A package for PostgreSQL where Debian has it; a server elsewhere gets the archive only.
+    if postgres.libdir.starts_with("/usr/lib/postgresql") && exists("dpkg-deb") {
         println!(
             "{}",
             debian(&parts, postgres, &stage, &out, &epoch)?.display()
