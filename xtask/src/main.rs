@@ -18,6 +18,7 @@ mod schema;
 use eyre::{Result, bail};
 use postgres::Postgres;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// The extension's name: of the crate, the library, the control file and the scripts.
 const NAME: &str = "queen";
@@ -29,7 +30,17 @@ const USAGE: &str = "usage: cargo xtask schema [--write | --check]
        cargo xtask install [PG_CONFIG] [PROFILE]
        cargo xtask package [PG_CONFIG]";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();

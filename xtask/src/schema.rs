@@ -52,8 +52,9 @@ pub fn write(sql: &Path) -> Result<()> {
 /// Fails when the script in the tree is not the one that would be assembled now.
 pub fn check(sql: &Path) -> Result<()> {
     let path = kept(sql);
+    let now = assemble(sql)?;
     ensure!(
-        fs::read_to_string(&path).is_ok_and(|kept| assemble(sql).is_ok_and(|now| now == kept)),
+        fs::read_to_string(&path).is_ok_and(|kept| kept == now),
         "{} is not current: run `cargo xtask schema --write` and commit it",
         path.display()
     );
