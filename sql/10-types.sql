@@ -14,9 +14,9 @@ COMMENT ON COLUMN queen.push_result.index IS 'Position in the call, from 0.';
 COMMENT ON COLUMN queen.push_result.message_id IS 'Id of the message (UUIDv7); for a duplicate, the id of the message that is already there.';
 COMMENT ON COLUMN queen.push_result.transaction_id IS 'The deduplication id: as given, else the message id.';
 COMMENT ON COLUMN queen.push_result.queue IS 'Queue name.';
-COMMENT ON COLUMN queen.push_result.partition_id IS 'Id of the partition; NULL while not known, that is for a push that creates it at commit.';
+COMMENT ON COLUMN queen.push_result.partition_id IS 'Id of the partition; NULL for a push that lands at commit.';
 COMMENT ON COLUMN queen.push_result.status IS 'queued: stored, or will be at commit. duplicate: an earlier message has this transaction id, nothing is stored.';
-COMMENT ON COLUMN queen.push_result."offset" IS 'Offset in the partition, from 0; NULL for a push that gets its offset at commit.';
+COMMENT ON COLUMN queen.push_result."offset" IS 'Offset in the partition, from 0; NULL for a push that lands at commit.';
 
 CREATE TYPE queen.message AS (
     queue            text,

@@ -30,7 +30,7 @@
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
---        somebody else is skipped, not waited for, unless the partition is named.
+--        somebody else is skipped, not waited for. A first contact also locks the creation of groups of the queue.
 CREATE FUNCTION queen.pop(
     queue text,
     consumer_group text DEFAULT '__QUEUE_MODE__',

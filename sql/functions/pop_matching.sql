@@ -22,7 +22,7 @@
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
---        somebody else is skipped, not waited for.
+--        somebody else is skipped, not waited for. A first contact also locks the creation of groups of the queue.
 CREATE FUNCTION queen.pop_matching(
     namespace text DEFAULT NULL,
     task text DEFAULT NULL,

@@ -14,7 +14,7 @@
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
--- Result: The wire's object; NULL if there is nothing.
+-- Result: A JSON array of the wire's message objects, payloads byte for byte; [] if there is nothing.
 -- Errors: As pop_matching.
 -- Tables: As pop_matching.
 -- Locks: As pop_matching.

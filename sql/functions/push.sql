@@ -17,7 +17,8 @@
 --   transaction_id  Deduplication id, up to 65535 bytes; by default the message id.
 --   trace_id        Handed to the consumer as it is.
 --   headers         A JSON object, handed to the consumer as it is.
--- Result: One row; offset is NULL, and partition_id too while the partition does not exist yet.
+-- Result: One row. partition_id and offset are NULL: they are given at commit. A duplicate answers those of
+--         the message that is there.
 -- Errors: QN001 (bad name); QN002 (not JSON, or missing); QN003 (payload larger than queen.max_payload_bytes);
 --         QN004, QN005 (bad or too long transaction id); QN009, QN010 (encrypted queue, no usable key). Nothing is
 --         stored then.

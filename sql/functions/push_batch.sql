@@ -9,7 +9,8 @@
 -- Arguments:
 --   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
 --          required, unknown keys are ignored.
--- Result: One row for each item, in order, with offset.
+-- Result: One row for each item, in order, with partition_id and offset; a duplicate answers those of the
+--         message that is there.
 -- Errors: QN001 (bad name); QN002 (not JSON, or missing); QN003 (payload larger than queen.max_payload_bytes);
 --         QN004, QN005 (bad or too long transaction id); QN009, QN010 (encrypted queue, no usable key). Nothing is
 --         stored then. QN008 (items have the wrong shape); 22P02 (traceId is not a UUID).

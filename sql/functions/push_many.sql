@@ -7,7 +7,7 @@
 --   payloads         The messages, in order; one dimension, no NULL element.
 --   partition        The lane of all of them.
 --   transaction_ids  Deduplication ids, one for each payload; a NULL element means the message id.
--- Result: One row for each payload, in order; offset is NULL.
+-- Result: One row for each payload, in order; as push.
 -- Errors: QN001 (bad name); QN002 (not JSON, or missing); QN003 (payload larger than queen.max_payload_bytes);
 --         QN004, QN005 (bad or too long transaction id); QN009, QN010 (encrypted queue, no usable key). Nothing is
 --         stored then. 22023 (arrays of different length).
