@@ -6,6 +6,10 @@
 //! error of its area, and each of those converts into [`Error`], which carries the SQLSTATE, the HTTP
 //! status and the verdict.
 
+#![deny(missing_docs)]
+// A failed unwrap is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 pub mod ack;
 pub mod deliveries;
 pub mod envelope;
