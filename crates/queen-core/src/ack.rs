@@ -9,6 +9,8 @@
 pub use crate::deliveries::Deliveries;
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod tests;
 
 /// The lease id given is not the live one, or a failure without one meets somebody's live lease.
