@@ -5,7 +5,7 @@ if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
 else
     bold='' dim='' green='' red='' plain=''
 fi
-steps=0 checks=0
+steps=0 checks=0 took=''
 
 heading() {
     steps=$((steps + 1))
@@ -14,26 +14,26 @@ heading() {
 
 say() { printf '   %s\n' "$1"; }
 
-# run: shows the SQL on stdin, its result, and how long the server took
+# run: shows the SQL on stdin and its result; how long the server took stands with the next check
 run() {
     local text output
     text=$(cat)
     printf '%s%s%s\n' "$dim" "$(sed 's/^/   /' <<<"$text")" "$plain"
     output=$(sql -P footer=off -P null=- <<<"\\timing on
 $text" 2>&1) || failed "$output"
-    awk -v dim="$dim" -v plain="$plain" '
-        /^Time: / { ms += $2; next }
-        /^$/ { next }
-        { print "      " $0 }
-        END { printf "%s      %.1f ms%s\n", dim, ms, plain }' <<<"$output"
+    took=$(awk '/^Time: / { ms += $2 } END { printf "%.1f ms", ms }' <<<"$output")
+    rows <<<"$(grep -v '^Time: ' <<<"$output" || true)"
 }
 
 # again SQL: the same once more, only its rows
 again() {
     local output
-    output=$(sql -t -c "$1" 2>&1) || failed "$output"
-    awk 'NF { print "      " $0 }' <<<"$output"
+    output=$(sql -t -P null=- -c "$1" 2>&1) || failed "$output"
+    rows <<<"$output"
 }
+
+# rows: tables without their rules
+rows() { sed -E '/^[-+]*$/d; s/^/     /' | sed 's/ *$//'; }
 
 # check WHAT EXPECTED SQL
 check() {
@@ -55,7 +55,10 @@ await() {
 
 passed() {
     checks=$((checks + 1))
-    printf '   %s✓ %s%s\n' "$green" "$1" "$plain"
+    printf '   %s✓ %s%s' "$green" "$1" "$plain"
+    if [ -n "$took" ]; then printf '%s (%s)%s' "$dim" "$took" "$plain"; fi
+    printf '\n'
+    took=''
 }
 
 failed() {
@@ -63,4 +66,4 @@ failed() {
     exit 1
 }
 
-goodbye_line() { printf '\n%s%d checks passed.%s\n' "$bold" "$checks" "$plain"; }
+summary() { printf '\n%s%d checks passed.%s\n' "$bold" "$checks" "$plain"; }

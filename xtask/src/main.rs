@@ -61,8 +61,10 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// The workspace's folder.
+/// The workspace's folder. Cargo tells it at run time: with one target folder for two checkouts, this
+/// program may have been compiled in the other.
 fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_path_buf()
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    xtask.parent().map_or(xtask.clone(), Path::to_path_buf)
 }
