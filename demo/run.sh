@@ -25,8 +25,7 @@ run <<'SQL'
 CREATE EXTENSION queen;
 CREATE TABLE shop_order (id int PRIMARY KEY, customer text, cents int);
 CREATE TABLE invoice (order_id int PRIMARY KEY, cents int);
-SELECT o->'retryLimit' AS retry_limit, o->'leaseTime' AS lease_seconds
-FROM queen.configure('orders', '{"retryLimit": 3}') o;
+SELECT queen.configure('orders', '{"retryLimit": 3}')->'retryLimit' AS retry_limit;
 SQL
 check "the queue is there" orders "SELECT queue FROM queen.queues"
 
@@ -42,10 +41,10 @@ check "four orders, four messages" 4/4 \
     "SELECT (SELECT count(*) FROM shop_order) || '/' || (SELECT count(*) FROM queen.messages('orders'))"
 
 heading "The same with ROLLBACK"
-run <<'SQL'
+run quiet <<'SQL'
 BEGIN;
 INSERT INTO shop_order VALUES (5, 'bob', 100000);
-SELECT p.status FROM queen.push('orders', '{"id": 5}', 'bob', 'order-5') p;
+SELECT queen.push('orders', '{"id": 5}', 'bob', 'order-5');
 ROLLBACK;
 SQL
 check "no order, no message" 4/4 \
@@ -68,19 +67,16 @@ run <<'SQL'
 BEGIN;
 WITH m AS MATERIALIZED (
   SELECT * FROM queen.pop('orders', 'billing', batch => 100, max_partitions => 0, subscription_mode => 'all')
-), billed AS (
-  INSERT INTO invoice SELECT (payload->>'id')::int, (payload->>'cents')::int FROM m RETURNING *
-)
-SELECT queen.ack_lease(lease_id) AS acknowledged, (SELECT sum(cents) FROM billed) AS cents
-FROM m GROUP BY lease_id;
+), billed AS (INSERT INTO invoice SELECT (payload->>'id')::int, (payload->>'cents')::int FROM m)
+SELECT queen.ack_lease(lease_id) AS acknowledged FROM m GROUP BY lease_id;
 COMMIT;
 SQL
 check "four invoices, and nothing left to bill" 4/0 \
     "SELECT (SELECT count(*) FROM invoice) || '/' || (SELECT count(*) FROM queen.pop('orders', 'billing'))"
 
 heading "A message that billing cannot digest: three retries, then the dead letters"
-run <<'SQL'
-SELECT p.status FROM queen.push('orders', '{"id": 6, "cents": "a lot"}', 'bob', 'order-6') p;
+run quiet <<'SQL'
+SELECT queen.push('orders', '{"id": 6, "cents": "a lot"}', 'bob', 'order-6');
 SQL
 attempt="SELECT m.delivery_attempt, a.success, a.dlq AS dead_letter
 FROM queen.pop('orders', 'billing') m, queen.nack(m.lease_id, m.transaction_id, 'cents: not a number') a;"
@@ -96,17 +92,17 @@ check "dead after four failures" "order-6 billing 3" \
 
 heading "Billing is fixed: back into the queue with it"
 run <<'SQL'
-SELECT v->>'result' AS result, v->>'transactionId' ~ '^dlq:' AS has_id_of_dead_letter, v->'offset' AS "offset"
-FROM queen.dlq('orders') d, queen.dlq_move_v1(d.id) v;
-SELECT m.payload, a.success FROM queen.pop('orders', 'billing') m,
-  queen.ack(m.partition_id, m.transaction_id, 'completed', 'billing', m.lease_id) a;
+SELECT v->>'result' AS result, v->'offset' AS "offset" FROM queen.dlq('orders') d, queen.dlq_move_v1(d.id) v;
+SELECT m.payload, queen.ack_lease(m.lease_id) AS acknowledged FROM queen.pop('orders', 'billing') m;
 SQL
 check "no dead letter left, nothing to bill" 0/0 \
     "SELECT (SELECT count(*) FROM queen.dlq('orders')) || '/' || (SELECT count(*) FROM queen.pop('orders', 'billing'))"
 
 heading "The server crashes while somebody holds a lease"
+run quiet <<'SQL'
+SELECT queen.push('orders', '{"id": 7, "cents": 300}', 'ada', 'order-7');
+SQL
 run <<'SQL'
-SELECT p.status FROM queen.push('orders', '{"id": 7, "cents": 300}', 'ada', 'order-7') p;
 SELECT transaction_id, delivery_attempt FROM queen.pop('orders', 'billing', lease_seconds => 2);
 SQL
 say "pg_ctl stop -m immediate; pg_ctl start"
@@ -121,7 +117,6 @@ await "the other comes again when its lease has run out" "order-7" \
 heading "What an operator sees"
 run <<'SQL'
 SELECT queue, partitions, messages, pending, processing, dead_letters FROM queen.queues;
-SELECT consumer_group, pending, processing FROM queen.consumer_groups WHERE queue = 'orders' ORDER BY 1;
 SQL
 check "billing is done, shipping has three to go" "billing 0;shipping 3" \
     "SELECT string_agg(consumer_group || ' ' || pending, ';' ORDER BY consumer_group) FROM queen.consumer_groups"

@@ -14,15 +14,16 @@ heading() {
 
 say() { printf '   %s\n' "$1"; }
 
-# run: shows the SQL on stdin and its result; how long the server took stands with the next check
+# run [quiet]: shows the SQL on stdin and, unless quiet, its result; how long the server took for all
+# since the last check stands with the next one
 run() {
     local text output
     text=$(cat)
     printf '%s%s%s\n' "$dim" "$(sed 's/^/   /' <<<"$text")" "$plain"
     output=$(sql -P footer=off -P null=- <<<"\\timing on
 $text" 2>&1) || failed "$output"
-    took=$(awk '/^Time: / { ms += $2 } END { printf "%.1f ms", ms }' <<<"$output")
-    rows <<<"$(grep -v '^Time: ' <<<"$output" || true)"
+    took=$(awk -v ms="${took:-0}" '/^Time: / { ms += $2 } END { printf "%.1f", ms }' <<<"$output")
+    [ "${1:-}" = quiet ] || rows <<<"$(grep -v '^Time: ' <<<"$output" || true)"
 }
 
 # again SQL: the same once more, only its rows
@@ -56,7 +57,7 @@ await() {
 passed() {
     checks=$((checks + 1))
     printf '   %s✓ %s%s' "$green" "$1" "$plain"
-    if [ -n "$took" ]; then printf '%s (%s)%s' "$dim" "$took" "$plain"; fi
+    if [ -n "$took" ]; then printf '%s (%s ms)%s' "$dim" "$took" "$plain"; fi
     printf '\n'
     took=''
 }
