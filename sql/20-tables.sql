@@ -80,6 +80,7 @@ CREATE TABLE queen.cursor (
     batch_end  bigint,
     expires_at timestamptz,
     deliveries bytea,                      -- how often uncommitted messages were delivered (queen-core: Deliveries)
+    failing_since timestamptz,             -- first failure charged to the current batch
     CONSTRAINT cursor_pkey PRIMARY KEY (gid, pid, seq)
 ) USING heap;
 CREATE INDEX cursor_lease_id_idx ON queen.cursor (lease_id) WHERE lease_id IS NOT NULL;
@@ -145,7 +146,13 @@ ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
 
 -- pg_dump takes the data with it.
-SELECT pg_catalog.pg_extension_config_dump('queen.' || t, '')
-  FROM pg_catalog.unnest(ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                               'ready', 'dead_letter_record', 'dropped_duplicate',
-                               'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']) t;
+DO $$
+DECLARE t text;
+BEGIN
+  FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
+                           'ready', 'dead_letter_record', 'dropped_duplicate',
+                           'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
+  LOOP
+    PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
+  END LOOP;
+END $$;

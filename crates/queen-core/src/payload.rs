@@ -6,9 +6,11 @@
 
 mod acks;
 mod items;
+mod operations;
 mod raw;
 
 pub use acks::{AckItem, parse_acks};
+pub use operations::{Operation, parse_operations};
 pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items};
 
 use crate::error::{ErrorKind, into_error};
@@ -50,6 +52,12 @@ pub enum PayloadError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// A transaction without operations, or with one of another kind.
+    #[error("{problem}")]
+    Operations {
+        /// What is wrong.
+        problem: std::borrow::Cow<'static, str>,
+    },
     /// A push without a payload; JSON `null` would be one.
     #[error("push item {index}: payload is missing (null is a payload)")]
     NoPayload {
@@ -80,7 +88,9 @@ impl PayloadError {
                 ErrorKind::InvalidPayload
             }
             Self::TooLarge { .. } => ErrorKind::PayloadTooLarge,
-            Self::NotAList { .. } | Self::Item { .. } => ErrorKind::InvalidItems,
+            Self::NotAList { .. } | Self::Item { .. } | Self::Operations { .. } => {
+                ErrorKind::InvalidItems
+            },
             Self::TraceId { .. } => ErrorKind::InvalidId,
         }
     }

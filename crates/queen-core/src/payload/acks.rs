@@ -41,7 +41,7 @@ pub fn parse_acks(json: &str) -> Result<Vec<AckItem>, PayloadError> {
     raw::list(json, "acknowledgments", &NAMES, item)
 }
 
-fn item(index: usize, fields: [Option<&str>; 6]) -> Result<AckItem, PayloadError> {
+pub(super) fn item(index: usize, fields: [Option<&str>; 6]) -> Result<AckItem, PayloadError> {
     let [
         transaction_id,
         partition_id,

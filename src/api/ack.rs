@@ -1,0 +1,170 @@
+//! Settling by transaction id.
+
+use crate::api::arguments;
+use crate::broker::settle::{self, Ack};
+use crate::error::{ErrorKind, Result, error};
+use crate::guc;
+use crate::pg::call::{Call, null_argument};
+use crate::pg::relation::Tables;
+use crate::pg::value::Value;
+use crate::rows::{cursor, partition};
+use pgrx::pg_sys::Datum;
+use queen_core::ack::{Status, Verdict};
+use queen_core::{names, payload};
+use std::collections::BTreeMap;
+
+fn row<'a>(index: i32, transaction_id: &'a str, verdict: &Verdict) -> [Value<'a>; 8] {
+    [
+        Value::Int4(index),
+        Value::Text(transaction_id),
+        Value::Bool(verdict.success),
+        Value::opt_text(verdict.error),
+        Value::Bool(verdict.lease_released),
+        Value::Bool(verdict.dlq),
+        Value::Bool(verdict.dropped),
+        Value::Bool(verdict.noop),
+    ]
+}
+
+fn refused(why: &'static str) -> Verdict {
+    Verdict { error: Some(why), ..Verdict::default() }
+}
+
+/// `queen.ack(partition_id, transaction_id, status, consumer_group, lease_id, error, reason) → ack_result`
+pub fn ack(call: &Call) -> Result<Datum> {
+    let partition_id = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
+    let transaction_id = call.required_text(1, "transaction_id")?;
+    let group = arguments::group(call, 3)?;
+    let ack = Ack {
+        transaction_id,
+        status: Status::parse(call.text(2)?),
+        error: call.text(5)?,
+        reason: call.text(6)?,
+    };
+    let tables = Tables::default();
+    let verdicts = settle::acks(&tables, guc::tenant()?, partition_id, group, call.uuid(4), &[ack])?;
+    let verdict = verdicts.first().copied().unwrap_or_default();
+    Ok(call.row(&row(0, transaction_id, &verdict)))
+}
+
+/// `queen.nack(lease_id, transaction_id, error, status, reason) → ack_result`
+pub fn nack(call: &Call) -> Result<Datum> {
+    let lease = call.uuid(0).ok_or_else(|| null_argument("lease_id"))?;
+    let transaction_id = call.required_text(1, "transaction_id")?;
+    let status = Status::parse(Some(call.text(3)?.unwrap_or("failed")));
+    let (tables, tenant) = (Tables::default(), guc::tenant()?);
+    let mut fits = Vec::new();
+    for (gid, pid) in cursor::of_lease(&tables, lease) {
+        let Some(partition) = partition::by_pid(&tables, pid) else { continue };
+        let Some(group) = crate::rows::subscription::by_gid(&tables, gid) else { continue };
+        let Some((_, queue)) = settle::partition_of(&tables, tenant, partition.id)? else { continue };
+        let Some(cursor) = cursor::newest(&tables, gid, pid) else { continue };
+        if settle::in_span(&tables, &cursor, transaction_id)? {
+            fits.push((partition, group, queue));
+        }
+    }
+    let verdict = match fits.as_slice() {
+        [] => refused("invalid or expired lease"),
+        [(partition, group, _)] => {
+            let ack = Ack { transaction_id, status, error: call.text(2)?, reason: call.text(4)? };
+            let verdicts = settle::acks(&tables, tenant, partition.id, &group.name, Some(lease), &[ack])?;
+            verdicts.first().copied().unwrap_or_default()
+        }
+        several => {
+            return Err(error(
+                ErrorKind::AmbiguousNack,
+                format!(
+                    "the lease holds transaction id \"{}\" in {} partitions",
+                    names::cut(transaction_id, 64),
+                    several.len()
+                ),
+            )
+            .with_hint("Say which one with queen.ack(partition_id, transaction_id, 'failed', ...)."));
+        }
+    };
+    Ok(call.row(&row(0, transaction_id, &verdict)))
+}
+
+/// One item of a batch with its answer.
+pub struct Settled {
+    pub transaction_id: String,
+    pub verdict: Verdict,
+}
+
+/// Settles the items of a wire batch for one group; partitions are taken in one order, so that two batches cannot deadlock.
+pub fn settle_batch(tables: &Tables, tenant: u128, group: &str, items: Vec<payload::AckItem>) -> Result<Vec<Settled>> {
+    let mut settled: Vec<Settled> = Vec::with_capacity(items.len());
+    // (partition, lease) → items
+    let mut groups: BTreeMap<(i64, u128, Option<u128>), Vec<usize>> = BTreeMap::new();
+    for (n, item) in items.iter().enumerate() {
+        let transaction_id = item.transaction_id.clone().unwrap_or_default();
+        let mut verdict = Verdict::default();
+        let partition = item.partition_id.as_deref().map(|p| arguments::uuid(p, "partitionId"));
+        let lease = match item.lease_id.as_deref().filter(|l| !l.is_empty()) {
+            Some(text) => arguments::uuid(text, "leaseId").map(Some),
+            None => Ok(None),
+        };
+        match (partition, lease) {
+            (None, _) => verdict.error = Some("partitionId is required"),
+            (Some(Err(_)), _) => verdict.error = Some("partitionId is not a UUID"),
+            (_, Err(_)) => verdict.error = Some("invalid or expired lease"),
+            (Some(Ok(id)), Ok(lease)) => match partition::by_id(tables, id) {
+                Some(partition) => groups.entry((partition.pid, id, lease)).or_default().push(n),
+                None => verdict.error = Some(settle::NO_PARTITION),
+            },
+        }
+        settled.push(Settled { transaction_id, verdict });
+    }
+    for ((_, partition_id, lease), members) in groups {
+        let acks: Vec<Ack<'_>> = members
+            .iter()
+            .map(|&n| Ack {
+                transaction_id: items[n].transaction_id.as_deref().unwrap_or_default(),
+                status: items[n].status,
+                error: items[n].error.as_deref(),
+                reason: items[n].reason.as_deref(),
+            })
+            .collect();
+        let verdicts = settle::acks(tables, tenant, partition_id, group, lease, &acks)?;
+        for (n, verdict) in members.into_iter().zip(verdicts) {
+            settled[n].verdict = verdict;
+        }
+    }
+    Ok(settled)
+}
+
+fn batch(call: &Call) -> Result<Vec<Settled>> {
+    let items = payload::parse_acks(call.required_text(0, "acknowledgments")?)?;
+    let group = arguments::group(call, 1)?;
+    settle_batch(&Tables::default(), guc::tenant()?, group, items)
+}
+
+/// `queen.ack_batch(acknowledgments json, consumer_group) → SETOF ack_result`
+pub fn ack_batch(call: &Call) -> Result<Datum> {
+    let settled = batch(call)?;
+    let mut rows = call.rows();
+    for (n, s) in settled.iter().enumerate() {
+        rows.put(&row(n as i32, &s.transaction_id, &s.verdict));
+    }
+    rows.done()
+}
+
+/// `queen.ack_batch_json(acknowledgments json, consumer_group) → text`: the wire's array.
+pub fn ack_batch_json(call: &Call) -> Result<Datum> {
+    let settled = batch(call)?;
+    let items: Vec<serde_json::Value> = settled
+        .iter()
+        .enumerate()
+        .map(|(n, s)| {
+            let mut item = serde_json::json!({
+                "index": n, "transactionId": s.transaction_id, "success": s.verdict.success, "error": s.verdict.error,
+                "leaseReleased": s.verdict.lease_released, "dlq": s.verdict.dlq, "noop": s.verdict.noop,
+            });
+            if s.verdict.dropped {
+                item["dropped"] = true.into();
+            }
+            item
+        })
+        .collect();
+    Ok(call.value(Value::Text(&serde_json::Value::Array(items).to_string())))
+}

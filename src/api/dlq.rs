@@ -1,0 +1,45 @@
+//! Reading and removing dead letters.
+
+use crate::api::arguments;
+use crate::broker::seal::Opener;
+use crate::error::Result;
+use crate::guc;
+use crate::pg::call::{Call, null_argument};
+use crate::pg::value::Value;
+use crate::rows::dead_letter;
+use pgrx::pg_sys::Datum;
+
+/// `queen.dlq(queue, consumer_group, max_rows, skip) → SETOF dead_letter`
+pub fn dlq(call: &Call) -> Result<Datum> {
+    let max_rows = arguments::not_negative(call.int4(2), "max_rows", 100)?;
+    let skip = arguments::not_negative(call.int4(3), "skip", 0)?;
+    let records = dead_letter::list(guc::tenant()?, call.text(0)?, call.text(1)?, max_rows, skip);
+    let opener = Opener::new();
+    let mut rows = call.rows();
+    for record in &records {
+        let (text, sealed) = opener.open(&record.payload, record.is_encrypted);
+        let headers = record.headers.as_deref().and_then(|h| std::str::from_utf8(h).ok());
+        rows.put(&record.row(&text, headers, sealed));
+    }
+    rows.done()
+}
+
+/// `queen.dlq_delete(partition_id, transaction_id) → bigint`: every group's record of one message.
+pub fn dlq_delete(call: &Call) -> Result<Datum> {
+    let partition = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
+    let deleted =
+        dead_letter::delete_message(guc::tenant()?, partition, call.required_text(1, "transaction_id")?);
+    Ok(call.value(Value::Int8(deleted)))
+}
+
+/// `queen.dlq_delete_row(dlq_id) → bigint`
+pub fn dlq_delete_row(call: &Call) -> Result<Datum> {
+    let id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
+    Ok(call.value(Value::Int8(dead_letter::delete_row(guc::tenant()?, id))))
+}
+
+/// `queen.dlq_purge(queue, consumer_group) → bigint`
+pub fn dlq_purge(call: &Call) -> Result<Datum> {
+    let queue = arguments::queue(call, 0)?;
+    Ok(call.value(Value::Int8(dead_letter::purge(guc::tenant()?, queue, call.text(1)?))))
+}

@@ -1,0 +1,16 @@
+//! The SQL surface, one file a verb. Each function reads its arguments, calls the broker, and renders the answer.
+
+pub mod ack;
+pub mod arguments;
+pub mod dlq;
+pub mod dlq_move;
+pub mod group;
+pub mod lease;
+pub mod maintain;
+pub mod messages;
+pub mod pop;
+pub mod push;
+pub mod queue;
+pub mod transaction;
+pub mod verify;
+pub mod wait;

@@ -1,0 +1,275 @@
+//! Appending: pushes become segments, one for each partition, under the lanes' locks taken in one global order
+//! (tenant, queue name, partition name).
+
+use crate::broker::{lookup, seal};
+use crate::error::{ErrorKind, Result, error};
+use crate::guc;
+use crate::pg::relation::Tables;
+use crate::pg::scan::Sight;
+use crate::pg::{clock, commit};
+use crate::rows::partition::{self, Partition};
+use crate::rows::queue::{self, Queue};
+use crate::rows::subscription::{self, Subscription};
+use crate::rows::{cursor, ready, segment, transaction_id};
+use queen_core::id::{self, IdGenerator};
+use queen_core::segment::{FrameIn, encode, transaction_hash};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+thread_local! {
+    static IDS: RefCell<IdGenerator> = RefCell::new(IdGenerator::new());
+}
+
+/// The first of `n` consecutive message ids whose time is `at` (server microseconds) or later.
+pub fn mint(at: i64, n: u64) -> u128 {
+    IDS.with_borrow_mut(|ids| ids.reserve(clock::to_unix(at), n))
+}
+
+/// One message to append.
+pub struct Push<'a> {
+    pub tenant: u128,
+    pub queue: Cow<'a, str>,
+    pub partition: Cow<'a, str>,
+    pub payload: Cow<'a, str>,
+    /// None: the message id.
+    pub transaction_id: Option<Cow<'a, str>>,
+    pub trace_id: Option<u128>,
+    pub headers: Option<Cow<'a, str>>,
+    pub producer: Option<Cow<'a, str>>,
+    /// None: minted when appended, so that ids sort like offsets.
+    pub id: Option<u128>,
+}
+
+impl Push<'_> {
+    fn lane(&self) -> (u128, &str, &str) {
+        (self.tenant, &self.queue, &self.partition)
+    }
+}
+
+/// What became of a push.
+#[derive(Clone, Copy, Debug)]
+pub struct Pushed {
+    /// The stored message: this one, or the original of a duplicate.
+    pub message_id: u128,
+    pub partition_id: u128,
+    pub offset: i64,
+    pub duplicate: bool,
+}
+
+/// Raw bytes of frames that one segment holds at most; more make another segment of the same append.
+const SEGMENT_BYTES: usize = 32 << 20;
+
+/// A transaction id that may not repeat in a dropped queue's successor: how often a drop may get in between.
+const ATTEMPTS: usize = 5;
+
+/// Appends `pushes`; results are in the same order. Holds the lanes until the transaction ends.
+///
+/// # Errors
+/// Encrypted queue without key (`EncryptionUnavailable`); damaged segment met while looking for a duplicate.
+pub fn append(tables: &Tables, pushes: &[Push<'_>]) -> Result<Vec<Pushed>> {
+    let mut order: Vec<usize> = (0..pushes.len()).collect();
+    order.sort_by(|&a, &b| pushes[a].lane().cmp(&pushes[b].lane()));
+    let mut results = vec![None; pushes.len()];
+    for of_queue in order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue)) {
+        let mut attempts = 0;
+        while !append_to_queue(tables, pushes, of_queue, &mut results)? {
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(error(ErrorKind::Internal, "the queue was dropped again and again during the push"));
+            }
+        }
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// False: the queue was dropped meanwhile; nothing was appended.
+fn append_to_queue(
+    tables: &Tables,
+    pushes: &[Push<'_>],
+    order: &[usize],
+    results: &mut [Option<Pushed>],
+) -> Result<bool> {
+    let Some(&first) = order.first() else { return Ok(true) };
+    let (tenant, name, _) = pushes[first].lane();
+    let queue = queue::find_or_create(tables, tenant, name)?;
+    let sealer = seal::sealer(&queue.name, &queue.options)?;
+    let lanes: Vec<&[usize]> = order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
+
+    let mut partitions: Vec<Option<Partition>> =
+        lanes.iter().map(|lane| partition::find(tables, queue.qid, &pushes[lane[0]].partition)).collect();
+    if partitions.iter().any(Option::is_none) {
+        partition::lock_creation(queue.qid);
+        if queue::by_qid(tables, queue.qid)?.is_none() {
+            return Ok(false);
+        }
+        for (lane, slot) in lanes.iter().zip(&mut partitions) {
+            let name = &pushes[lane[0]].partition;
+            if slot.is_none() {
+                *slot = partition::find(tables, queue.qid, name)
+                    .or_else(|| Some(partition::create(tables, queue.qid, name)));
+            }
+        }
+    }
+    let mut groups: Option<Vec<Subscription>> = None;
+    for (lane, partition) in lanes.iter().zip(partitions.iter().flatten()) {
+        if !partition::lock_for_append(tables, partition) {
+            return Ok(false);
+        }
+        append_to_lane(tables, pushes, lane, &queue, partition, sealer.as_ref(), results, &mut groups)?;
+    }
+    commit::appended(queue.qid);
+    Ok(true)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn append_to_lane(
+    tables: &Tables,
+    pushes: &[Push<'_>],
+    lane: &[usize],
+    queue: &Queue,
+    partition: &Partition,
+    sealer: Option<&queen_core::envelope::KeyRing>,
+    results: &mut [Option<Pushed>],
+    groups: &mut Option<Vec<Subscription>>,
+) -> Result<()> {
+    let tail = segment::tail(tables, partition.pid, Sight::Committed);
+    let created_at = clock::now().max(tail.written_at.map_or(i64::MIN, |at| at + 1));
+    let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
+
+    // Duplicates: of something stored, or of an earlier item of this append.
+    let mut fresh: Vec<usize> = Vec::with_capacity(lane.len());
+    let mut first_with: HashMap<&str, usize> = HashMap::new();
+    let mut followers: Vec<(usize, usize)> = Vec::new();
+    for &i in lane {
+        if let Some(wanted) = pushes[i].transaction_id.as_deref() {
+            if let Some(&leader) = first_with.get(wanted) {
+                followers.push((i, leader));
+                continue;
+            }
+            first_with.insert(wanted, i);
+            if window > 0
+                && let Some(original) = lookup::duplicate(tables, partition.pid, wanted, created_at - window)?
+            {
+                results[i] = Some(Pushed {
+                    message_id: original.message_id,
+                    partition_id: partition.id,
+                    offset: original.offset,
+                    duplicate: true,
+                });
+                continue;
+            }
+        }
+        fresh.push(i);
+    }
+
+    if !fresh.is_empty() {
+        let minted = fresh.iter().filter(|&&i| pushes[i].id.is_none()).count();
+        let mut next_id = if minted > 0 { mint(created_at, minted as u64) } else { 0 };
+        let mut sealed = Vec::new();
+        if let Some(ring) = sealer {
+            for &i in &fresh {
+                sealed.push(ring.seal(pushes[i].payload.as_bytes())?);
+            }
+        }
+        let mut frames: Vec<FrameIn<'_>> = Vec::with_capacity(fresh.len());
+        for (n, &i) in fresh.iter().enumerate() {
+            let push = &pushes[i];
+            let message_id = push.id.unwrap_or_else(|| {
+                next_id += 1;
+                next_id - 1
+            });
+            let explicit = push.transaction_id.as_deref().filter(|t| id::parse_canonical(t) != Some(message_id));
+            frames.push(FrameIn {
+                id: message_id,
+                transaction_id: explicit,
+                payload: sealed.get(n).map_or(push.payload.as_bytes(), |s| s.as_bytes()),
+                headers: push.headers.as_deref().map(str::as_bytes),
+                trace_id: push.trace_id,
+                producer: push.producer.as_deref(),
+                enqueued_at: None,
+                encrypted: sealer.is_some(),
+            });
+        }
+        let mut offset = tail.offset + 1;
+        let mut written_at = created_at;
+        for part in split(&frames) {
+            let data = encode(part, &guc::encode_options())?;
+            segment::insert(tables, partition.pid, offset, part.len(), written_at, &data);
+            for frame in part {
+                match frame.transaction_id {
+                    Some(explicit) => {
+                        transaction_id::insert(tables, partition.pid, transaction_hash(explicit), offset);
+                    }
+                    None if !lookup::self_locating(frame.id, written_at) => {
+                        transaction_id::insert(tables, partition.pid, transaction_hash(&id::format(frame.id)), offset);
+                    }
+                    None => {}
+                }
+                let at = fresh[(offset - tail.offset - 1) as usize];
+                results[at] = Some(Pushed { message_id: frame.id, partition_id: partition.id, offset, duplicate: false });
+                offset += 1;
+            }
+            written_at += 1;
+        }
+        let groups = groups.get_or_insert_with(|| subscription::of_queue(tables, queue.qid));
+        for group in groups.iter().filter(|g| g.registered) {
+            hint(tables, queue, partition, group, tail, offset - 1, created_at);
+        }
+    }
+    for (follower, leader) in followers {
+        results[follower] = results[leader].map(|r| Pushed { duplicate: true, ..r });
+    }
+    Ok(())
+}
+
+/// Tells a group about new messages, when nothing else will: when it had nothing to do here.
+///
+/// Nobody waits for anybody: this append and an ack that settles the lane's last message may run next to each other. Each
+/// writes its own row first and then looks at the other's, in-progress rows included, so at least one of them hints.
+fn hint(
+    tables: &Tables,
+    queue: &Queue,
+    partition: &Partition,
+    group: &Subscription,
+    before: segment::Tail,
+    end: i64,
+    created_at: i64,
+) {
+    let idle = cursor::drained_at(tables, group.gid, partition.pid, before.offset)
+        // No cursor yet: the append that reaches the group's start hints.
+        .unwrap_or_else(|| before.written_at.is_none_or(|at| at < group.start_at));
+    let window = i64::from(queue.options.window_buffer) * 1_000_000;
+    if idle {
+        ready::insert(tables, group.gid, due_at(queue, created_at), partition.pid);
+    }
+    if window > 0 {
+        let committed = cursor::newest(tables, group.gid, partition.pid).map_or(-1, |c| c.committed);
+        let full = i64::from(crate::broker::claim::WINDOW_FULL);
+        if before.offset - committed < full && end - committed >= full {
+            ready::insert(tables, group.gid, clock::now(), partition.pid);
+        }
+    }
+}
+
+/// When a segment written at `created_at` can be delivered at the earliest.
+pub fn due_at(queue: &Queue, created_at: i64) -> i64 {
+    let delay = i64::from(queue.options.delayed_processing.max(queue.options.window_buffer));
+    created_at + delay * 1_000_000
+}
+
+/// Cuts an append into segments of bounded size; almost always one.
+fn split<'f, 'a>(frames: &'f [FrameIn<'a>]) -> Vec<&'f [FrameIn<'a>]> {
+    let mut parts = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (i, frame) in frames.iter().enumerate() {
+        let size = frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + frame.transaction_id.map_or(0, str::len);
+        if i > start && bytes + size > SEGMENT_BYTES {
+            parts.push(&frames[start..i]);
+            (start, bytes) = (i, 0);
+        }
+        bytes += size;
+    }
+    parts.push(&frames[start..]);
+    parts
+}

@@ -1,0 +1,165 @@
+//! Claiming: what a pop gets from one partition.
+
+use crate::broker::append::{due_at, mint};
+use crate::error::Result;
+use crate::pg::relation::Tables;
+use crate::pg::scan::Sight;
+use crate::pg::{clock, commit};
+use crate::rows::cursor::{self, Cursor, Taken};
+use crate::rows::partition::Partition;
+use crate::rows::queue::Queue;
+use crate::rows::segment::{self, Stored};
+use crate::rows::subscription::{BEGINNING, Subscription};
+use crate::rows::ready;
+use queen_core::ack::Lease;
+
+/// With `windowBuffer`, a partition is delivered early once this many messages wait.
+pub const WINDOW_FULL: i32 = 100;
+
+/// How a pop wants its messages.
+pub struct Wish {
+    /// Messages still wanted.
+    pub budget: i64,
+    /// Seconds; None: the queue's `leaseTime`.
+    pub lease_seconds: Option<i32>,
+    /// The cursor moves with the delivery, no lease.
+    pub auto_ack: bool,
+    /// One lease id for everything a call claims.
+    pub lease_id: u128,
+}
+
+impl Wish {
+    pub fn new(batch: i32, lease_seconds: Option<i32>, auto_ack: bool) -> Wish {
+        Wish { budget: i64::from(batch), lease_seconds, auto_ack, lease_id: mint(clock::now(), 1) }
+    }
+}
+
+/// Messages of one partition, leased or committed for the caller.
+pub struct Batch {
+    pub queue: String,
+    pub partition: Partition,
+    pub group: String,
+    pub first: i64,
+    pub last: i64,
+    pub lease: Option<u128>,
+    pub attempt: i32,
+    pub segments: Vec<Stored>,
+}
+
+/// What a look at one partition brought.
+pub enum Claim {
+    Batch(Box<Batch>),
+    /// Nothing to deliver before this time: a live lease, or a delay.
+    NotBefore(i64),
+    /// Nothing to deliver.
+    Empty,
+    /// Somebody else is at it.
+    Busy,
+}
+
+/// Offset before the first one that a group without cursor gets: its start.
+pub fn start_of(tables: &Tables, group: &Subscription, partition: &Partition) -> Result<i64> {
+    let log_start = segment::trimmed(tables, partition.pid) + 1;
+    if group.start_at == BEGINNING || partition.created_at > group.start_at {
+        return Ok(log_start - 1);
+    }
+    let first = segment::first_since(tables, partition.pid, group.start_at)
+        .unwrap_or_else(|| segment::tail(tables, partition.pid, Sight::Committed).offset + 1);
+    Ok(first.max(log_start) - 1)
+}
+
+/// Claims what the group may get from the partition now. `hint`: the time of the hint that led here.
+pub fn claim(
+    tables: &Tables,
+    queue: &Queue,
+    partition: &Partition,
+    group: &Subscription,
+    wish: &Wish,
+    hinted: bool,
+) -> Result<Claim> {
+    let mut cursor = match cursor::take(tables, group.gid, partition.pid, false) {
+        Taken::Busy => return Ok(Claim::Busy),
+        Taken::Held(cursor) => *cursor,
+        Taken::Missing => Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?),
+    };
+    let now = clock::now();
+    if let Some(lease) = cursor.live_lease(now) {
+        return Ok(Claim::NotBefore(lease.expires_at));
+    }
+    let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
+    let mut segments: Vec<Stored> = Vec::new();
+    let mut later = None;
+    segment::walk(tables, partition.pid, from, |stored| {
+        let visible = stored.created_at + i64::from(queue.options.delayed_processing) * 1_000_000;
+        if visible > now {
+            later = Some(visible);
+            return Ok(false);
+        }
+        let enough = stored.end() - from + 1 >= wish.budget;
+        segments.push(stored);
+        Ok(!enough)
+    })?;
+    let Some((oldest, newest)) = segments.first().zip(segments.last()) else {
+        return Ok(later.map_or(Claim::Empty, Claim::NotBefore));
+    };
+    if queue.options.window_buffer > 0 {
+        let open_at = due_at(queue, oldest.created_at);
+        let waiting = segment::tail(tables, partition.pid, Sight::Committed).offset - cursor.committed;
+        if open_at > now && waiting < i64::from(WINDOW_FULL) {
+            return Ok(Claim::NotBefore(open_at));
+        }
+    }
+    // The first segment may begin before the cursor; retention may have left a gap below it.
+    let first = from.max(oldest.base);
+    let last = newest.end().min(first + wish.budget - 1);
+    let written_at = oldest.created_at;
+
+    let previous = cursor.lease.take();
+    let attempt = cursor.deliveries.deliver(first, last);
+    let lease = if wish.auto_ack {
+        cursor.committed = last;
+        cursor.retries = 0;
+        cursor.failing_since = None;
+        cursor.deliveries.advance(last);
+        commit::settled();
+        None
+    } else {
+        let seconds = wish.lease_seconds.unwrap_or(queue.options.lease_time);
+        // What retention removed below the batch is behind the cursor.
+        cursor.committed = first - 1;
+        let expires_at = now + i64::from(seconds) * 1_000_000;
+        cursor.lease = Some(Lease { id: wish.lease_id, batch_end: last, expires_at });
+        Some(expires_at)
+    };
+    cursor::replace(tables, &cursor);
+    if group.registered {
+        if !hinted {
+            // Found without its hint: the one written with the oldest message, or for the lease that ended.
+            ready::delete_exact(tables, group.gid, due_at(queue, written_at), partition.pid);
+        }
+        if let Some(previous) = previous {
+            ready::delete_exact(tables, group.gid, previous.expires_at, partition.pid);
+        }
+        match lease {
+            Some(expires_at) => ready::insert(tables, group.gid, expires_at, partition.pid),
+            None => hint_rest(tables, &cursor),
+        }
+    }
+    Ok(Claim::Batch(Box::new(Batch {
+        queue: queue.name.clone(),
+        partition: partition.clone(),
+        group: group.name.clone(),
+        first,
+        last,
+        lease: lease.map(|_| wish.lease_id),
+        attempt: if wish.auto_ack { 1.max(attempt) } else { attempt },
+        segments,
+    })))
+}
+
+/// After a cursor without lease was written: a hint when there is more in the lane, also when that is not committed yet.
+pub fn hint_rest(tables: &Tables, cursor: &Cursor) {
+    if segment::tail(tables, cursor.pid, Sight::Everything).offset > cursor.committed {
+        ready::insert(tables, cursor.gid, clock::now(), cursor.pid);
+    }
+}

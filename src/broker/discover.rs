@@ -1,0 +1,274 @@
+//! Finding something to pop: a named partition, any partition of a queue, any queue of a namespace or task.
+
+use crate::broker::claim::{Batch, Claim, Wish, claim, start_of};
+use crate::error::{ErrorKind, Result, error};
+use crate::pg::clock;
+use crate::pg::relation::Tables;
+use crate::pg::scan::Sight;
+use crate::rows::partition::{self, Partition};
+use crate::rows::queue::{self, Queue};
+use crate::rows::ready::{self, Hint};
+use crate::rows::segment;
+use crate::rows::subscription::{self, QUEUE_MODE, Start, Subscription};
+
+/// Partitions that a sweep looks at in one go.
+const SWEEP_PAGE: usize = 256;
+/// First contacts with a partition that one call makes at most: each takes a lock in the shared lock table.
+const FIRST_CONTACTS: usize = 1000;
+
+/// A pop of anything.
+pub struct Search<'a> {
+    pub tables: &'a Tables,
+    pub wish: Wish,
+    pub group: &'a str,
+    /// Where the group starts if this is its first contact.
+    pub start: Start,
+    /// Partitions that may still be claimed.
+    pub partitions: usize,
+    pub found: Vec<Batch>,
+}
+
+impl Search<'_> {
+    fn enough(&self) -> bool {
+        self.wish.budget <= 0 || self.partitions == 0
+    }
+
+    fn keep(&mut self, batch: Batch) {
+        self.wish.budget -= batch.last - batch.first + 1;
+        self.partitions -= 1;
+        self.found.push(batch);
+    }
+
+    /// Pops exactly this partition; creates neither queue nor partition.
+    pub fn named(&mut self, tenant: u128, queue_name: &str, partition_name: &str) -> Result<()> {
+        let Some(queue) = queue::find(self.tables, tenant, queue_name)? else { return Ok(()) };
+        let Some(partition) = partition::find(self.tables, queue.qid, partition_name) else { return Ok(()) };
+        let group = match subscription::find(self.tables, queue.qid, self.group) {
+            Some(group) => group,
+            None => {
+                subscription::lock_creation(queue.qid);
+                match subscription::find(self.tables, queue.qid, self.group) {
+                    Some(group) => group,
+                    None => {
+                        self.notice_skipped(&queue, &[partition.clone()]);
+                        subscription::create(self.tables, queue.qid, self.group, false, self.start)
+                    }
+                }
+            }
+        };
+        if let Claim::Batch(batch) = claim(self.tables, &queue, &partition, &group, &self.wish, false)? {
+            self.keep(*batch);
+        }
+        Ok(())
+    }
+
+    /// Pops any partitions of the queue; creates the queue and the group's subscription when there are none.
+    pub fn any(&mut self, tenant: u128, queue_name: &str) -> Result<()> {
+        let queue = queue::find_or_create(self.tables, tenant, queue_name)?;
+        self.of_queue(&queue)
+    }
+
+    /// Pops any queue whose namespace and task are those given (None: whatever).
+    pub fn matching(&mut self, tenant: u128, namespace: Option<&str>, task: Option<&str>) -> Result<()> {
+        for queue in queue::of_tenant(self.tables, tenant)? {
+            if self.enough() {
+                break;
+            }
+            let fits = |wanted: Option<&str>, is: &str| wanted.is_none_or(|w| w == is);
+            if fits(namespace, &queue.options.namespace) && fits(task, &queue.options.task) {
+                self.of_queue(&queue)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn of_queue(&mut self, queue: &Queue) -> Result<()> {
+        let group = self.registered(queue)?;
+        // What a sweep or an early hint finds is due later than the hint: look again while that goes on.
+        loop {
+            let now = clock::now();
+            let mut again = false;
+            let tables = self.tables;
+            let mut seen: Vec<i64> = Vec::new();
+            ready::each_due(tables, group.gid, now, |hint, in_progress| {
+                match hint.sweep_after() {
+                    Some(after) if in_progress => self.follow(queue, &group, after)?,
+                    Some(after) => again |= self.sweep(queue, &group, hint, after)?,
+                    None if seen.contains(&hint.pid) => {
+                        // One partition, two hints: the first has done it.
+                        ready::delete(tables, hint);
+                    }
+                    None => {
+                        seen.push(hint.pid);
+                        self.visit(queue, &group, hint)?;
+                    }
+                }
+                Ok::<bool, crate::error::Error>(!self.enough())
+            })?;
+            if !again || self.enough() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at the partition a hint names.
+    fn visit(&mut self, queue: &Queue, group: &Subscription, hint: &Hint) -> Result<()> {
+        let Some(partition) = partition::by_pid(self.tables, hint.pid) else {
+            ready::delete(self.tables, hint);
+            return Ok(());
+        };
+        match claim(self.tables, queue, &partition, group, &self.wish, true)? {
+            Claim::Busy => {}
+            Claim::Empty => {
+                ready::delete(self.tables, hint);
+            }
+            Claim::NotBefore(time) => {
+                // Too early. A lease has its own hint; a delay needs one at its end.
+                if ready::delete(self.tables, hint) {
+                    ready::delete_exact(self.tables, group.gid, time, hint.pid);
+                    ready::insert(self.tables, group.gid, time, hint.pid);
+                }
+            }
+            Claim::Batch(batch) => {
+                ready::delete(self.tables, hint);
+                self.keep(*batch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on looking through partitions that existed when the group subscribed. True: a hint was left for more.
+    fn sweep(&mut self, queue: &Queue, group: &Subscription, hint: &Hint, mut after: i64) -> Result<bool> {
+        if !ready::delete(self.tables, hint) {
+            return Ok(false);
+        }
+        loop {
+            let page = partition::after(self.tables, queue.qid, after, SWEEP_PAGE);
+            for partition in &page {
+                if self.enough() || self.found.len() >= FIRST_CONTACTS {
+                    ready::insert_sweep(self.tables, group.gid, after);
+                    return Ok(true);
+                }
+                after = partition.pid;
+                match claim(self.tables, queue, partition, group, &self.wish, false)? {
+                    Claim::Batch(batch) => self.keep(*batch),
+                    Claim::Busy => ready::insert(self.tables, group.gid, clock::now(), partition.pid),
+                    Claim::NotBefore(time) => ready::insert(self.tables, group.gid, time, partition.pid),
+                    Claim::Empty => self.hint_unfinished(group, partition)?,
+                }
+            }
+            if page.len() < SWEEP_PAGE {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// A partition without committed messages may have some on the way.
+    fn hint_unfinished(&self, group: &Subscription, partition: &Partition) -> Result<()> {
+        let committed = match crate::rows::cursor::newest(self.tables, group.gid, partition.pid) {
+            Some(cursor) => cursor.committed,
+            None => start_of(self.tables, group, partition)?,
+        };
+        if segment::tail(self.tables, partition.pid, Sight::Everything).offset > committed {
+            ready::insert(self.tables, group.gid, clock::now(), partition.pid);
+        }
+        Ok(())
+    }
+
+    /// Somebody else is sweeping in a transaction that has not ended: looks where it looks, and leaves the hints to it.
+    fn follow(&mut self, queue: &Queue, group: &Subscription, mut after: i64) -> Result<()> {
+        loop {
+            let page = partition::after(self.tables, queue.qid, after, SWEEP_PAGE);
+            for partition in &page {
+                if self.enough() || self.found.len() >= FIRST_CONTACTS {
+                    return Ok(());
+                }
+                after = partition.pid;
+                if let Claim::Batch(batch) = claim(self.tables, queue, partition, group, &self.wish, false)? {
+                    self.keep(*batch);
+                }
+            }
+            if page.len() < SWEEP_PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The group's subscription to pops of any partition; written by the first such pop.
+    fn registered(&self, queue: &Queue) -> Result<Subscription> {
+        let tables = self.tables;
+        if let Some(group) = subscription::find(tables, queue.qid, self.group)
+            && group.registered
+        {
+            return Ok(group);
+        }
+        subscription::lock_creation(queue.qid);
+        match subscription::find(tables, queue.qid, self.group) {
+            Some(group) if group.registered => Ok(group),
+            Some(mut group) => {
+                subscription::register(tables, &mut group);
+                ready::insert_sweep(tables, group.gid, 0);
+                Ok(group)
+            }
+            None => {
+                let group = subscription::create(tables, queue.qid, self.group, true, self.start);
+                if self.start == Start::New {
+                    self.notice_skipped(queue, &partition::after(tables, queue.qid, 0, 1000));
+                } else {
+                    ready::insert_sweep(tables, group.gid, 0);
+                }
+                Ok(group)
+            }
+        }
+    }
+
+    /// Says what a group that starts after the backlog does not get.
+    fn notice_skipped(&self, queue: &Queue, partitions: &[Partition]) {
+        if self.start != Start::New {
+            return;
+        }
+        let skipped: i64 = partitions
+            .iter()
+            .map(|p| {
+                segment::tail(self.tables, p.pid, Sight::Committed).offset - segment::trimmed(self.tables, p.pid)
+            })
+            .sum();
+        if skipped > 0 {
+            pgrx::notice!(
+                "consumer group \"{}\" starts after {}{skipped} messages that queue \"{}\" already holds; to begin with them, \
+                 subscribe with subscription_mode => 'all', or now: SELECT queen.seek('<queue>', '<group>', to_timestamp => '-infinity')",
+                queen_core::names::cut(self.group, 64),
+                if partitions.len() >= 1000 { "at least " } else { "" },
+                queen_core::names::cut(&queue.name, 64),
+            );
+        }
+    }
+}
+
+/// Where a new group starts, from what the pop says (and the configured default).
+pub fn start(group: &str, mode: Option<&str>, from: Option<&str>) -> Result<Start> {
+    if group == QUEUE_MODE {
+        return Ok(Start::All);
+    }
+    if let Some(from) = from {
+        if from.trim().eq_ignore_ascii_case("now") {
+            return Ok(Start::New);
+        }
+        return crate::api::arguments::timestamp(from, "subscription_from").map(Start::At);
+    }
+    let mode = match mode {
+        Some(mode) => mode,
+        None => crate::guc::default_subscription_mode(),
+    };
+    match mode.trim().to_ascii_lowercase().as_str() {
+        "all" => Ok(Start::All),
+        "new" | "new-only" | "new_only" | "newonly" => Ok(Start::New),
+        _ => Err(error(
+            ErrorKind::InvalidArgument,
+            format!(
+                "subscription_mode must be all or new, got \"{}\"; for a point in time use subscription_from",
+                queen_core::names::cut(mode, 64)
+            ),
+        )),
+    }
+}

@@ -1,0 +1,8 @@
+//! What the verbs do, on top of the rows: appending, claiming, settling.
+
+pub mod append;
+pub mod claim;
+pub mod discover;
+pub mod lookup;
+pub mod seal;
+pub mod settle;

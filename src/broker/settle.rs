@@ -1,0 +1,333 @@
+//! Settling: acks of one (partition, group) resolved to offsets, run through the state machine, and written down, with
+//! the dead letter in the same transaction.
+
+use crate::broker::append::mint;
+use crate::broker::claim::hint_rest;
+use crate::broker::lookup;
+use crate::error::{ErrorKind, Result, error};
+use crate::pg::relation::Tables;
+use crate::pg::{clock, commit};
+use crate::rows::cursor::{self, Cursor, Taken};
+use crate::rows::dead_letter::{self, Record};
+use crate::rows::partition::{self, Partition};
+use crate::rows::queue::{self, Queue};
+use crate::rows::segment::{self, Stored};
+use crate::rows::subscription::{self, Subscription};
+use crate::rows::ready;
+use queen_core::ack::{Item, Place, Policy, Settled, Status, Verdict, settle};
+use queen_core::segment::{Opened, Segment, transaction_hash};
+use queen_core::{id, names};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+/// Answer to an ack of a (partition, group) that never popped.
+pub const NO_CONSUMER: &str = "consumer not found";
+/// Answer to a partition id that does not exist for this tenant.
+pub const NO_PARTITION: &str = "partition not found";
+
+/// One acknowledgement as the caller gave it.
+pub struct Ack<'a> {
+    pub transaction_id: &'a str,
+    pub status: Status,
+    pub error: Option<&'a str>,
+    pub reason: Option<&'a str>,
+}
+
+/// The partition with this id and its queue, when they are the tenant's.
+pub fn partition_of(tables: &Tables, tenant: u128, partition_id: u128) -> Result<Option<(Partition, Queue)>> {
+    let Some(partition) = partition::by_id(tables, partition_id) else { return Ok(None) };
+    let queue = queue::by_qid(tables, partition.qid)?.filter(|q| q.tenant == tenant);
+    Ok(queue.map(|queue| (partition, queue)))
+}
+
+/// Settles acks of one partition and group that were sent with one lease id (or none). Answers are in order.
+///
+/// # Errors
+/// Damaged segments; everything else is an answer of the item.
+pub fn acks(
+    tables: &Tables,
+    tenant: u128,
+    partition_id: u128,
+    group: &str,
+    lease: Option<u128>,
+    acks: &[Ack<'_>],
+) -> Result<Vec<Verdict>> {
+    let refuse = |why| Ok(vec![Verdict { error: Some(why), ..Verdict::default() }; acks.len()]);
+    let Some((partition, queue)) = partition_of(tables, tenant, partition_id)? else { return refuse(NO_PARTITION) };
+    let Some(group) = subscription::find(tables, queue.qid, group) else { return refuse(NO_CONSUMER) };
+    if cursor::newest(tables, group.gid, partition.pid).is_none() {
+        return refuse(NO_CONSUMER);
+    }
+    let Taken::Held(cursor) = cursor::take(tables, group.gid, partition.pid, true) else { return refuse(NO_CONSUMER) };
+    let lane = Lane { tables, queue: &queue, partition: &partition, group: &group };
+    // A lease that is not the live one settles nothing: no need to look anything up.
+    let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
+    let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
+    let items: Vec<Item> =
+        places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.status }).collect();
+    lane.settle(*cursor, lease, &items, |offset| {
+        // The signal's own error, else the first one given, as the wire does.
+        let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
+        let own = at.and_then(|i| acks.get(i));
+        let text = own.and_then(|a| a.error).or_else(|| acks.iter().find_map(|a| a.error));
+        let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
+        let reason = own.and_then(|a| a.reason).unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
+        Why { text: text.unwrap_or("Retries exhausted").to_owned(), reason: reason.to_owned() }
+    })
+}
+
+/// Completes everything a lease holds; answers how many messages that were (0 when it is not live).
+pub fn whole_lease(tables: &Tables, tenant: u128, lease: u128) -> Result<i64> {
+    let mut completed = 0;
+    for (gid, pid) in cursor::of_lease(tables, lease) {
+        let Some(held) = held(tables, tenant, lease, gid, pid)? else { continue };
+        let end = held.cursor.lease.as_ref().map_or(held.cursor.committed, |l| l.batch_end);
+        completed += end - held.cursor.committed;
+        let lane = Lane { tables, queue: &held.queue, partition: &held.partition, group: &held.group };
+        let item = Item { place: Place::At(end), status: Status::Completed };
+        lane.settle(held.cursor, Some(lease), &[item], |_| Why::default())?;
+    }
+    Ok(completed)
+}
+
+/// A cursor whose live lease is the caller's, taken for a change.
+pub struct Held {
+    pub cursor: Cursor,
+    pub partition: Partition,
+    pub queue: Queue,
+    pub group: Subscription,
+}
+
+/// The cursor of (group, partition) if `lease` is its live lease and the tenant's; taken for a change.
+pub fn held(tables: &Tables, tenant: u128, lease: u128, gid: i64, pid: i64) -> Result<Option<Held>> {
+    let Some(partition) = partition::by_pid(tables, pid) else { return Ok(None) };
+    let Some(queue) = queue::by_qid(tables, partition.qid)?.filter(|q| q.tenant == tenant) else { return Ok(None) };
+    let Some(group) = subscription::by_gid(tables, gid) else { return Ok(None) };
+    let Taken::Held(cursor) = cursor::take(tables, gid, pid, true) else { return Ok(None) };
+    if cursor.live_lease(clock::now()).is_none_or(|live| live.id != lease) {
+        return Ok(None);
+    }
+    Ok(Some(Held { cursor: *cursor, partition, queue, group }))
+}
+
+/// Writes a cursor after its lease ended or changed, and keeps the hints in step.
+pub fn write(tables: &Tables, before: &Cursor, after: &Cursor, group: &Subscription) {
+    cursor::replace(tables, after);
+    if !group.registered || before.lease == after.lease {
+        return;
+    }
+    if let Some(lease) = &before.lease {
+        ready::delete_exact(tables, group.gid, lease.expires_at, after.pid);
+    }
+    match &after.lease {
+        Some(lease) => ready::insert(tables, group.gid, lease.expires_at, after.pid),
+        None => hint_rest(tables, after),
+    }
+}
+
+/// What a dead letter says about its cause.
+#[derive(Default)]
+struct Why {
+    text: String,
+    reason: String,
+}
+
+struct Lane<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    partition: &'a Partition,
+    group: &'a Subscription,
+}
+
+impl Lane<'_> {
+    fn settle(
+        &self,
+        mut cursor: Cursor,
+        lease: Option<u128>,
+        items: &[Item],
+        why: impl Fn(i64) -> Why,
+    ) -> Result<Vec<Verdict>> {
+        let now = clock::now();
+        let options = &self.queue.options;
+        let policy = Policy { retry_limit: options.retry_limit, dead_letter: options.dead_letter_enabled() };
+        let before = cursor.clone();
+        let Settled { cursor: next, file, retries_recorded, changed, verdicts, .. } =
+            settle(&cursor.as_ack_state(), lease, now, items, &policy);
+        if !changed {
+            return Ok(verdicts);
+        }
+        let failing_since = cursor.failing_since.unwrap_or(now);
+        if let Some(offset) = file {
+            self.file(offset, &why(offset), retries_recorded, failing_since, now)?;
+        }
+        cursor.failing_since = (next.retries > 0).then_some(failing_since);
+        cursor.committed = next.committed;
+        cursor.retries = next.retries;
+        cursor.lease = next.lease;
+        // A message beyond the batch that an earlier, longer delivery brought keeps its count.
+        cursor.deliveries.advance(cursor.committed);
+        write(self.tables, &before, &cursor, self.group);
+        commit::settled();
+        if before.lease.is_some() && cursor.lease.is_none() {
+            commit::wake(self.queue.qid);
+        }
+        Ok(verdicts)
+    }
+
+    fn file(&self, offset: i64, why: &Why, retries: i32, first_failed_at: i64, now: i64) -> Result<()> {
+        let Some(stored) = segment::holding(self.tables, self.partition.pid, offset) else {
+            return Err(error(
+                ErrorKind::CorruptSegment,
+                format!("the message at offset {offset} cannot be dead-lettered: its segment is gone"),
+            ));
+        };
+        let frame = stored.frame(offset)?;
+        let frame = frame.as_frame();
+        dead_letter::file(&Record {
+            id: mint(now, 1),
+            tenant: self.queue.tenant,
+            qid: self.queue.qid,
+            queue: self.queue.name.clone(),
+            partition: self.partition.name.clone(),
+            partition_id: self.partition.id,
+            group: self.group.name.clone(),
+            offset,
+            message_id: frame.id,
+            transaction_id: frame.transaction_id_text().into_owned(),
+            payload: frame.payload.to_vec(),
+            headers: frame.headers.map(<[u8]>::to_vec),
+            trace_id: frame.trace_id,
+            producer: frame.producer.map(str::to_owned),
+            error: Some(names::clean_error_text(&why.text)),
+            reason: names::clean_error_text(&why.reason),
+            retry_count: retries,
+            enqueued_at: stored.created_at,
+            first_failed_at,
+            failed_at: now,
+            is_encrypted: frame.encrypted,
+        });
+        Ok(())
+    }
+
+    /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.
+    fn resolve(&self, cursor: &Cursor, acks: &[Ack<'_>]) -> Result<Vec<Place>> {
+        let end = cursor.lease.as_ref().map_or(cursor.committed, |lease| lease.batch_end);
+        let stored = span_segments(self.tables, self.partition.pid, cursor.committed, end)?;
+        let span = Span::new(&stored, cursor.committed, end, acks.len())?;
+        acks.iter()
+            .map(|ack| {
+                if let Some(offset) = span.find(ack.transaction_id)? {
+                    return Ok(Place::At(offset));
+                }
+                let found = lookup::find(self.tables, self.partition.pid, ack.transaction_id)?;
+                let above = found.iter().map(|f| f.offset).find(|&o| o > cursor.committed && cursor.lease.is_none());
+                let below = found.iter().map(|f| f.offset).find(|&o| o <= cursor.committed);
+                Ok(above.or(below).map_or(Place::Nowhere, Place::At))
+            })
+            .collect()
+    }
+}
+
+/// The segments of a leased span, ready to find ids in. Several ids are looked up in a map, a few by walking.
+struct Span<'s> {
+    committed: i64,
+    end: i64,
+    segments: Vec<(i64, &'s Stored, Segment<'s>, OnceCell<Opened<'s>>)>,
+    map: Option<(HashMap<u128, i64>, HashMap<u64, Vec<i64>>)>,
+}
+
+impl<'s> Span<'s> {
+    const MAP_FROM: usize = 4;
+
+    fn new(stored: &'s [Stored], committed: i64, end: i64, ids: usize) -> Result<Span<'s>> {
+        let mut segments = Vec::with_capacity(stored.len());
+        for s in stored {
+            segments.push((s.base, s, s.parse()?, OnceCell::new()));
+        }
+        let mut span = Span { committed, end, segments, map: None };
+        if ids >= Self::MAP_FROM {
+            let (mut by_id, mut by_hash): (HashMap<u128, i64>, HashMap<u64, Vec<i64>>) = Default::default();
+            for (base, _, segment, _) in &span.segments {
+                for i in 0..segment.len() {
+                    let offset = base + i as i64;
+                    if !span.inside(offset) {
+                        continue;
+                    }
+                    match (segment.hash(i).filter(|&h| h != 0), segment.id(i)) {
+                        (Some(hash), _) => by_hash.entry(hash).or_default().push(offset),
+                        (None, Some(id)) => _ = by_id.insert(id, offset),
+                        (None, None) => {}
+                    }
+                }
+            }
+            span.map = Some((by_id, by_hash));
+        }
+        Ok(span)
+    }
+
+    fn inside(&self, offset: i64) -> bool {
+        offset > self.committed && offset <= self.end
+    }
+
+    /// The lowest offset of the span with this transaction id.
+    fn find(&self, wanted: &str) -> Result<Option<i64>> {
+        if let Some((by_id, by_hash)) = &self.map {
+            if let Some(&offset) = id::parse_canonical(wanted).and_then(|id| by_id.get(&id)) {
+                return Ok(Some(offset));
+            }
+            for &offset in by_hash.get(&transaction_hash(wanted)).into_iter().flatten() {
+                if self.confirm(offset, wanted)? {
+                    return Ok(Some(offset));
+                }
+            }
+            return Ok(None);
+        }
+        for (base, _, segment, _) in &self.segments {
+            for i in segment.find_candidates(wanted) {
+                let offset = base + i as i64;
+                if self.inside(offset) && self.confirm(offset, wanted)? {
+                    return Ok(Some(offset));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the frame at `offset` really has this transaction id: the hash only says that it may.
+    fn confirm(&self, offset: i64, wanted: &str) -> Result<bool> {
+        let Some((base, stored, segment, cell)) =
+            self.segments.iter().find(|(_, s, _, _)| (s.base..=s.end()).contains(&offset))
+        else {
+            return Ok(false);
+        };
+        let opened = match cell.get() {
+            Some(opened) => opened,
+            None => {
+                let opened = segment.open().map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+                cell.get_or_init(|| opened)
+            }
+        };
+        let frame = opened.frame((offset - base) as usize).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+        Ok(frame.transaction_id_text() == wanted)
+    }
+}
+
+/// Whether the leased span of a cursor holds this transaction id.
+pub fn in_span(tables: &Tables, cursor: &Cursor, transaction_id: &str) -> Result<bool> {
+    let Some(lease) = &cursor.lease else { return Ok(false) };
+    let stored = span_segments(tables, cursor.pid, cursor.committed, lease.batch_end)?;
+    Ok(Span::new(&stored, cursor.committed, lease.batch_end, 1)?.find(transaction_id)?.is_some())
+}
+
+/// The segments that hold offsets of `(committed, end]`.
+fn span_segments(tables: &Tables, pid: i64, committed: i64, end: i64) -> Result<Vec<Stored>> {
+    let mut stored: Vec<Stored> = Vec::new();
+    if end > committed {
+        segment::walk(tables, pid, committed + 1, |segment| {
+            let more = segment.end() < end;
+            stored.push(segment);
+            Ok(more)
+        })?;
+    }
+    Ok(stored)
+}

@@ -1,0 +1,227 @@
+//! What happens at the end of a transaction: pending pushes are appended before the commit, the commit record of a
+//! transaction that did nothing but push is flushed after its locks are gone, waiting consumers are woken.
+//!
+//! **Early lock release.** A lane's lock is held until the end of the transaction. Were it held through the flush of the
+//! commit record, every producer of a lane would wait for one flush each. So a pure push commits asynchronously and waits
+//! for the flush when its locks are released, before the client gets its answer. WAL is sequential: whatever was built
+//! on such a commit is durable only if that commit is. A transaction that wrote anything else commits as usual, so
+//! nobody can see business data that a crash may still take back. The caller's `synchronous_commit` level and
+//! synchronous standbys are respected: the wait is the same, only later.
+//!
+//! **Pops.** A transaction that did nothing but lease messages needs no flush at all: losing a lease in a crash means
+//! a redelivery.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use pgrx::pg_sys;
+use std::cell::RefCell;
+
+/// What the current transaction has done so far, as far as its commit is concerned.
+#[derive(Default)]
+struct State {
+    /// Inside a transaction that called one of our functions.
+    active: bool,
+    /// WAL records written by this backend when our last function returned; records after that are somebody else's.
+    mark: i64,
+    /// Something other than the broker wrote.
+    foreign: bool,
+    /// Messages were appended: lanes are locked.
+    appended: bool,
+    /// Cursors moved: the commit must be durable before it is answered.
+    settled: bool,
+    /// Queues whose consumers may find something.
+    wake: Vec<i64>,
+    /// The commit record has to be flushed once the locks are released.
+    flush: bool,
+    /// What `synchronous_commit` was before the commit was made asynchronous.
+    saved: Option<i32>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with(|s| f(&mut s.borrow_mut()))
+}
+
+fn wal_records() -> i64 {
+    // SAFETY: a counter of this backend.
+    unsafe { pg_sys::pgWalUsage.wal_records }
+}
+
+/// A function of ours begins: notes whether anybody else has written in this transaction.
+pub fn enter() {
+    with(|s| {
+        if !s.active {
+            s.active = true;
+            // SAFETY: reads this backend's transaction state.
+            s.foreign = unsafe { pg_sys::GetTopTransactionIdIfAny() } != pg_sys::TransactionId::INVALID;
+        } else if wal_records() != s.mark {
+            s.foreign = true;
+        }
+    });
+}
+
+/// A function of ours ends.
+pub fn leave() {
+    with(|s| s.mark = wal_records());
+}
+
+/// Messages of queue `qid` were appended.
+pub fn appended(qid: i64) {
+    with(|s| {
+        s.appended = true;
+        push_unique(&mut s.wake, qid);
+    });
+}
+
+/// A cursor moved in a way that must survive a crash.
+pub fn settled() {
+    with(|s| s.settled = true);
+}
+
+/// Consumers of queue `qid` may find something once this transaction has committed.
+pub fn wake(qid: i64) {
+    with(|s| push_unique(&mut s.wake, qid));
+}
+
+fn push_unique(list: &mut Vec<i64>, qid: i64) {
+    if list.last() != Some(&qid) && !list.contains(&qid) {
+        list.push(qid);
+    }
+}
+
+/// Registers the callbacks; called once, when the library is loaded.
+pub fn register() {
+    // SAFETY: the callbacks are guarded functions that live for ever.
+    unsafe {
+        pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+        pg_sys::RegisterResourceReleaseCallback(Some(on_release), std::ptr::null_mut());
+    }
+}
+
+/// Runs `work` at the top of a callback: an error of ours is raised after every Rust frame is gone.
+fn guarded(work: impl FnOnce() -> Result<()>) {
+    // SAFETY: called only from the outermost frame of a callback; destructors live inside the closure.
+    let outcome: std::result::Result<(), Error> = unsafe { pg_sys::submodules::panic::pgrx_extern_c_guard(work) };
+    if let Err(error) = outcome {
+        super::entry::raise(error);
+    }
+}
+
+unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut std::ffi::c_void) {
+    use pg_sys::XactEvent::*;
+    match event {
+        XACT_EVENT_PRE_COMMIT => guarded(|| {
+            append_pending()?;
+            choose_commit();
+            Ok(())
+        }),
+        XACT_EVENT_PRE_PREPARE => guarded(append_pending),
+        XACT_EVENT_COMMIT => {
+            let wake = with(|s| {
+                restore(s);
+                std::mem::take(&mut s.wake)
+            });
+            super::wakeup::wake(&wake);
+            end();
+        }
+        XACT_EVENT_ABORT | XACT_EVENT_PREPARE => {
+            with(|s| {
+                restore(s);
+                s.flush = false;
+            });
+            end();
+        }
+        _ => {}
+    }
+}
+
+/// Forgets the transaction, but not that its commit record is still to be flushed.
+fn end() {
+    crate::pending::clear();
+    with(|s| *s = State { flush: s.flush, ..State::default() });
+}
+
+fn append_pending() -> Result<()> {
+    if crate::pending::is_empty() {
+        return Ok(());
+    }
+    enter();
+    // SAFETY: the transaction is still running; TOAST needs a snapshot, and it is popped again.
+    unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
+    let outcome = crate::pending::append_all().map(|_| ());
+    // SAFETY: pushed above.
+    unsafe { pg_sys::PopActiveSnapshot() };
+    leave();
+    outcome
+}
+
+/// Decides how the commit record gets to disk.
+fn choose_commit() {
+    with(|s| {
+        if !s.active || s.foreign || wal_records() != s.mark {
+            return;
+        }
+        // SAFETY: a setting of this backend, put back at the end of this transaction.
+        unsafe {
+            let level = pg_sys::synchronous_commit;
+            if level == pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32 {
+                return;
+            }
+            let durable = s.appended || s.settled;
+            if durable && !(s.appended && crate::guc::early_lock_release()) {
+                return;
+            }
+            s.flush = durable;
+            s.saved = Some(level);
+            pg_sys::synchronous_commit = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32;
+        }
+    });
+}
+
+fn restore(s: &mut State) {
+    if let Some(level) = s.saved.take() {
+        // SAFETY: as in choose_commit.
+        unsafe { pg_sys::synchronous_commit = level };
+    }
+}
+
+unsafe extern "C-unwind" fn on_release(
+    phase: pg_sys::ResourceReleasePhase::Type,
+    is_commit: bool,
+    is_top_level: bool,
+    _arg: *mut std::ffi::c_void,
+) {
+    if !is_top_level || phase != pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS {
+        return;
+    }
+    if with(|s| std::mem::take(&mut s.flush)) && is_commit {
+        guarded(|| {
+            // SAFETY: the commit record was written; its locks are gone. The same two waits that a synchronous commit
+            // does before releasing them; errors inside are a PANIC of the server's own or a warning.
+            unsafe {
+                pg_sys::XLogFlush(pg_sys::XactLastCommitEnd);
+                pg_sys::SyncRepWaitForLSN(pg_sys::XactLastCommitEnd, true);
+            }
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _subid: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _arg: *mut std::ffi::c_void,
+) {
+    // SAFETY: reads the nesting level of this backend.
+    let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
+    match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => crate::pending::keep(level),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => crate::pending::discard(level),
+        _ => {}
+    }
+}

@@ -1,0 +1,114 @@
+//! Every function that SQL can see, and the way in and out of it.
+#![allow(unsafe_code)]
+
+use super::call::Call;
+use crate::error::{Error, Result};
+use pgrx::pg_sys::{self, Datum};
+use std::ffi::{CStr, CString, c_char, c_int};
+
+/// Declares the C symbol and the version record of one SQL function: `symbol, record => body`.
+macro_rules! sql_functions {
+    ($($symbol:ident, $record:ident => $body:path;)*) => {$(
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $record() -> &'static pg_sys::Pg_finfo_record {
+            const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+            &V1
+        }
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $symbol(fcinfo: pg_sys::FunctionCallInfo) -> Datum {
+            run(fcinfo, $body)
+        }
+    )*};
+}
+
+use crate::api;
+
+sql_functions! {
+    queen_push, pg_finfo_queen_push => api::push::push;
+    queen_push_many, pg_finfo_queen_push_many => api::push::push_many;
+    queen_push_batch, pg_finfo_queen_push_batch => api::push::push_batch;
+    queen_push_batch_json, pg_finfo_queen_push_batch_json => api::push::push_batch_json;
+    queen_flush, pg_finfo_queen_flush => api::push::flush;
+    queen_pop, pg_finfo_queen_pop => api::pop::pop;
+    queen_pop_json, pg_finfo_queen_pop_json => api::pop::pop_json;
+    queen_pop_matching, pg_finfo_queen_pop_matching => api::pop::pop_matching;
+    queen_pop_matching_json, pg_finfo_queen_pop_matching_json => api::pop::pop_matching_json;
+    queen_wait, pg_finfo_queen_wait => api::wait::wait;
+    queen_ack, pg_finfo_queen_ack => api::ack::ack;
+    queen_ack_batch, pg_finfo_queen_ack_batch => api::ack::ack_batch;
+    queen_ack_batch_json, pg_finfo_queen_ack_batch_json => api::ack::ack_batch_json;
+    queen_ack_lease, pg_finfo_queen_ack_lease => api::lease::ack_lease;
+    queen_nack, pg_finfo_queen_nack => api::ack::nack;
+    queen_release, pg_finfo_queen_release => api::lease::release;
+    queen_renew_lease, pg_finfo_queen_renew_lease => api::lease::renew_lease;
+    queen_transaction, pg_finfo_queen_transaction => api::transaction::transaction;
+    queen_configure, pg_finfo_queen_configure => api::queue::configure;
+    queen_drop_queue, pg_finfo_queen_drop_queue => api::queue::drop_queue;
+    queen_dlq, pg_finfo_queen_dlq => api::dlq::dlq;
+    queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => api::dlq_move::dlq_move_v1;
+    queen_dlq_delete, pg_finfo_queen_dlq_delete => api::dlq::dlq_delete;
+    queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => api::dlq::dlq_delete_row;
+    queen_dlq_purge, pg_finfo_queen_dlq_purge => api::dlq::dlq_purge;
+    queen_messages, pg_finfo_queen_messages => api::messages::messages;
+    queen_message, pg_finfo_queen_message => api::messages::message;
+    queen_read, pg_finfo_queen_read => api::messages::read;
+    queen_decode_segment, pg_finfo_queen_decode_segment => api::verify::decode_segment;
+    queen_verify, pg_finfo_queen_verify => api::verify::verify;
+    queen_seek, pg_finfo_queen_seek => api::group::seek;
+    queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => api::group::drop_consumer_group;
+    queen_maintain, pg_finfo_queen_maintain => api::maintain::maintain;
+    queen_current_tenant, pg_finfo_queen_current_tenant => api::queue::current_tenant;
+}
+
+fn run(fcinfo: pg_sys::FunctionCallInfo, body: fn(&Call) -> Result<Datum>) -> Datum {
+    // SAFETY: this is the top of a C-callable function; everything with a destructor lives inside the closure.
+    let outcome = unsafe {
+        pg_sys::submodules::panic::pgrx_extern_c_guard(|| {
+            super::commit::enter();
+            let outcome = body(&Call::new(fcinfo));
+            super::commit::leave();
+            outcome
+        })
+    };
+    match outcome {
+        Ok(datum) => datum,
+        Err(error) => raise(error),
+    }
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Raises `error` as a server ERROR with its own SQLSTATE. Callers must be the outermost Rust frame: the server jumps
+/// out of here.
+pub fn raise(error: Error) -> ! {
+    // Not bound by pgrx on purpose: its own reports know the standard SQLSTATEs only, and ours has a class of its own.
+    unsafe extern "C-unwind" {
+        fn errstart(elevel: c_int, domain: *const c_char) -> bool;
+        fn errcode(sqlerrcode: c_int) -> c_int;
+        fn errmsg(fmt: *const c_char, ...) -> c_int;
+        fn errhint(fmt: *const c_char, ...) -> c_int;
+        fn errfinish(filename: *const c_char, lineno: c_int, funcname: *const c_char);
+    }
+    const S: &CStr = c"%s";
+    let state = error.kind.sqlstate().bytes().rev().fold(0, |n, c| (n << 6) | (i32::from(c) - 48) & 0x3f);
+    // SAFETY: the strings are copied by errmsg/errhint, and copied once more into memory of the server first so that
+    // nothing of Rust's is left behind by the jump out of errfinish.
+    unsafe {
+        let message = pg_sys::pstrdup(c_string(&error.message).as_ptr());
+        let hint = error.hint.as_deref().map(|h| pg_sys::pstrdup(c_string(h).as_ptr()));
+        drop(error);
+        if errstart(pg_sys::PGERROR as c_int, std::ptr::null()) {
+            errcode(state);
+            errmsg(S.as_ptr(), message);
+            if let Some(hint) = hint {
+                errhint(S.as_ptr(), hint);
+            }
+            errfinish(c"queen".as_ptr(), 0, std::ptr::null());
+        }
+    }
+    unreachable!("errfinish returned from an ERROR")
+}

@@ -1,0 +1,33 @@
+//! Who may do what.
+#![allow(unsafe_code)]
+
+use pgrx::pg_sys;
+
+/// Whether the current user may execute a function of ours.
+pub fn may_execute(function: &str) -> bool {
+    let oid = crate::pg::spi::as_owner(|client| {
+        client
+            .update(
+                "SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+                 WHERE n.nspname = 'queen' AND p.proname = $1",
+                Some(1),
+                &[function.into()],
+            )?
+            .first()
+            .get_one::<pg_sys::Oid>()
+    });
+    let Ok(Some(oid)) = oid else { return false };
+    // SAFETY: a catalog check for the current user.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_proc_aclcheck(oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(
+            pg_sys::ProcedureRelationId,
+            oid,
+            pg_sys::GetUserId(),
+            pg_sys::ACL_EXECUTE.into(),
+        );
+        result == pg_sys::AclResult::ACLCHECK_OK
+    }
+}

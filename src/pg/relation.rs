@@ -1,0 +1,305 @@
+//! The broker's tables, reached directly through the heap and its B-trees: no planner, no executor, no triggers, and the
+//! same answers at every isolation level. SQL gets to them only through the functions, so no permission is checked here.
+#![allow(unsafe_code)]
+
+use super::scan::{Key, Scan, Sight};
+use super::value::{Value, bytes_of, uuid_of};
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::cell::OnceCell;
+
+/// A table of `sql/20-tables.sql`, and the order of its indexes as this code names them.
+pub struct Layout {
+    pub name: &'static std::ffi::CStr,
+    pub indexes: &'static [&'static std::ffi::CStr],
+}
+
+pub static QUEUE: Layout = Layout { name: c"queue", indexes: &[c"queue_tenant_name_key", c"queue_pkey"] };
+pub static PARTITION: Layout = Layout {
+    name: c"partition",
+    indexes: &[c"partition_qid_name_key", c"partition_pkey", c"partition_partition_id_key", c"partition_qid_pid_idx"],
+};
+pub static SEGMENT: Layout = Layout { name: c"segment", indexes: &[c"segment_pkey"] };
+pub static TRIMMED: Layout = Layout { name: c"trimmed", indexes: &[c"trimmed_pid_upto_idx"] };
+pub static TRANSACTION_ID: Layout =
+    Layout { name: c"transaction_id", indexes: &[c"transaction_id_pid_hash_idx"] };
+pub static SUBSCRIPTION: Layout =
+    Layout { name: c"subscription", indexes: &[c"subscription_qid_name_key", c"subscription_pkey"] };
+pub static CURSOR: Layout = Layout { name: c"cursor", indexes: &[c"cursor_pkey", c"cursor_lease_id_idx"] };
+pub static READY: Layout = Layout { name: c"ready", indexes: &[c"ready_gid_due_at_pid_idx"] };
+pub static DROPPED_DUPLICATE: Layout =
+    Layout { name: c"dropped_duplicate", indexes: &[c"dropped_duplicate_qid_idx"] };
+
+/// Where a row is.
+pub type Tid = pg_sys::ItemPointerData;
+
+/// What became of an attempt to lock a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    Held,
+    /// Somebody else holds it and the caller did not want to wait.
+    Busy,
+    /// The row was deleted (or is no row any more).
+    Gone,
+}
+
+pub(super) struct Index {
+    pub(super) rel: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    oid: Oid,
+}
+
+/// An open table with its indexes. Closed on drop; the lock stays until the transaction ends, as usual.
+pub struct Table {
+    pub(super) rel: pg_sys::Relation,
+    pub(super) indexes: Vec<Index>,
+    columns: usize,
+}
+
+fn schema() -> Oid {
+    // SAFETY: a catalog look-up by name; missing_ok.
+    let oid = unsafe { pg_sys::get_namespace_oid(c"queen".as_ptr(), true) };
+    if oid == Oid::INVALID {
+        pgrx::error!("schema \"queen\" does not exist: the extension is not installed in this database");
+    }
+    oid
+}
+
+fn oid_of(name: &std::ffi::CStr) -> Oid {
+    // SAFETY: a catalog look-up by name.
+    let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema()) };
+    if oid == Oid::INVALID {
+        pgrx::error!("relation queen.{} does not exist: the extension is not whole", name.to_string_lossy());
+    }
+    oid
+}
+
+impl Table {
+    pub fn open(layout: &Layout) -> Table {
+        let lock = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+        // SAFETY: oids come from the catalog; the relations are kept open until drop.
+        unsafe {
+            let rel = pg_sys::table_open(oid_of(layout.name), lock);
+            let columns = (*(*rel).rd_att).natts as usize;
+            let mut table = Table { rel, indexes: Vec::with_capacity(layout.indexes.len()), columns };
+            for name in layout.indexes {
+                let oid = oid_of(name);
+                let rel = pg_sys::index_open(oid, lock);
+                table.indexes.push(Index { rel, info: std::ptr::null_mut(), oid });
+            }
+            table
+        }
+    }
+
+    fn index_infos(&mut self) {
+        for index in &mut self.indexes {
+            if index.info.is_null() {
+                // SAFETY: the index is open.
+                index.info = unsafe { pg_sys::BuildIndexInfo(index.rel) };
+            }
+        }
+    }
+
+    /// Inserts a row and its index entries. A unique index raises 23505, as SQL would.
+    pub fn insert(&mut self, row: &[Value<'_>]) -> Tid {
+        assert_eq!(row.len(), self.columns, "row and table differ in width");
+        let mut values = vec![Datum::null(); self.columns];
+        let mut nulls = vec![false; self.columns];
+        for (i, v) in row.iter().enumerate() {
+            match v.datum() {
+                Some(d) => values[i] = d,
+                None => nulls[i] = true,
+            }
+        }
+        self.index_infos();
+        // SAFETY: values and nulls have the table's width and types in the order of its definition; the tuple is ours
+        // until freed; each index reads only columns of this table (no expressions).
+        unsafe {
+            let tuple = pg_sys::heap_form_tuple((*self.rel).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let cid = pg_sys::GetCurrentCommandId(true);
+            pg_sys::heap_insert(self.rel, tuple, cid, 0, std::ptr::null_mut());
+            let tid = (*tuple).t_self;
+            for index in &self.indexes {
+                let info = index.info;
+                let keys = (*info).ii_NumIndexAttrs as usize;
+                let mut key = [Datum::null(); 8];
+                let mut null = [false; 8];
+                for k in 0..keys {
+                    let column = (*info).ii_IndexAttrNumbers[k] as usize - 1;
+                    key[k] = values[column];
+                    null[k] = nulls[column];
+                }
+                // The only partial index is on a column that must not be NULL.
+                if !(*info).ii_Predicate.is_null() && null[0] {
+                    continue;
+                }
+                let unique = if (*info).ii_Unique {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
+                } else {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
+                };
+                let mut at = tid;
+                pg_sys::index_insert(
+                    index.rel,
+                    key.as_mut_ptr(),
+                    null.as_mut_ptr(),
+                    &mut at,
+                    self.rel,
+                    unique,
+                    false,
+                    info,
+                );
+            }
+            pg_sys::heap_freetuple(tuple);
+            tid
+        }
+    }
+
+    /// Deletes a row that the caller holds, or that nobody else can have changed; otherwise raises.
+    pub fn delete(&self, tid: Tid) {
+        // SAFETY: the row is one of this table's.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            let mut tid = tid;
+            pg_sys::simple_heap_delete(self.rel, &mut tid);
+        }
+    }
+
+    /// Locks a row without changing it, until the transaction ends.
+    /// `exclusive`: against everybody (NO KEY UPDATE), else only against deletion (KEY SHARE).
+    pub fn lock(&self, tid: Tid, exclusive: bool, wait: bool) -> Lock {
+        let mode = if exclusive {
+            pg_sys::LockTupleMode::LockTupleNoKeyExclusive
+        } else {
+            pg_sys::LockTupleMode::LockTupleKeyShare
+        };
+        let policy =
+            if wait { pg_sys::LockWaitPolicy::LockWaitBlock } else { pg_sys::LockWaitPolicy::LockWaitSkip };
+        // SAFETY: heap_lock_tuple reads t_self, fills t_data from the page and returns the page pinned.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            let mut tuple = pg_sys::HeapTupleData { t_self: tid, t_tableOid: (*self.rel).rd_id, ..Default::default() };
+            let mut buffer: pg_sys::Buffer = 0;
+            let mut failure = pg_sys::TM_FailureData::default();
+            let result = pg_sys::heap_lock_tuple(
+                self.rel,
+                &mut tuple,
+                pg_sys::GetCurrentCommandId(true),
+                mode,
+                policy,
+                true,
+                &mut buffer,
+                &mut failure,
+            );
+            pg_sys::ReleaseBuffer(buffer);
+            match result {
+                pg_sys::TM_Result::TM_Ok => Lock::Held,
+                pg_sys::TM_Result::TM_WouldBlock | pg_sys::TM_Result::TM_BeingModified => Lock::Busy,
+                _ => Lock::Gone,
+            }
+        }
+    }
+
+    /// Starts a scan of one index; see [`Scan`].
+    pub fn scan(&self, index: usize, keys: &[Key<'_>], sight: Sight) -> Scan<'_> {
+        Scan::new(self, index, keys, sight)
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: opened in `open`, closed once.
+        unsafe {
+            for index in &self.indexes {
+                debug_assert!(index.oid != Oid::INVALID);
+                pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
+            }
+            pg_sys::table_close(self.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+}
+
+/// One row, as the scan's slot holds it: valid until the scan moves on.
+pub struct Row<'s> {
+    pub tid: Tid,
+    pub(super) values: &'s [Datum],
+    pub(super) nulls: &'s [bool],
+}
+
+impl<'s> Row<'s> {
+    pub fn is_null(&self, column: usize) -> bool {
+        self.nulls[column]
+    }
+    pub fn bool(&self, column: usize) -> bool {
+        self.values[column].value() as u8 != 0
+    }
+    pub fn int4(&self, column: usize) -> i32 {
+        self.values[column].value() as i32
+    }
+    pub fn int8(&self, column: usize) -> i64 {
+        self.values[column].value() as i64
+    }
+    pub fn opt_int8(&self, column: usize) -> Option<i64> {
+        (!self.nulls[column]).then(|| self.int8(column))
+    }
+    pub fn uuid(&self, column: usize) -> u128 {
+        // SAFETY: callers name a uuid column that is not NULL.
+        unsafe { uuid_of(self.values[column]) }
+    }
+    pub fn opt_uuid(&self, column: usize) -> Option<u128> {
+        (!self.nulls[column]).then(|| self.uuid(column))
+    }
+    pub fn text(&self, column: usize) -> &'s str {
+        // SAFETY: callers name a text column that is not NULL; the row pins its page.
+        let bytes = unsafe { bytes_of(self.values[column]) };
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+    pub fn bytes(&self, column: usize) -> &'s [u8] {
+        // SAFETY: as for text.
+        unsafe { bytes_of(self.values[column]) }
+    }
+    pub fn opt_bytes(&self, column: usize) -> Option<&'s [u8]> {
+        (!self.nulls[column]).then(|| self.bytes(column))
+    }
+}
+
+/// The tables one call uses, opened when first asked for.
+#[derive(Default)]
+pub struct Tables {
+    slots: [OnceCell<Box<std::cell::RefCell<Table>>>; 9],
+}
+
+macro_rules! tables {
+    ($($n:literal $method:ident $layout:ident;)*) => {$(
+        pub fn $method(&self) -> &std::cell::RefCell<Table> {
+            self.slots[$n].get_or_init(|| Box::new(std::cell::RefCell::new(Table::open(&$layout))))
+        }
+    )*};
+}
+
+impl Tables {
+    tables! {
+        0 queue QUEUE;
+        1 partition PARTITION;
+        2 segment SEGMENT;
+        3 trimmed TRIMMED;
+        4 transaction_id TRANSACTION_ID;
+        5 subscription SUBSCRIPTION;
+        6 cursor CURSOR;
+        7 ready READY;
+        8 dropped_duplicate DROPPED_DUPLICATE;
+    }
+}
+
+/// The next value of one of the extension's sequences, whatever the caller's rights.
+pub fn next_value(sequence: &std::ffi::CStr) -> i64 {
+    unsafe extern "C-unwind" {
+        fn nextval_internal(relid: Oid, check_permissions: bool) -> i64;
+    }
+    let oid = oid_of(sequence);
+    // SAFETY: the oid is a sequence of ours; an ERROR inside is turned into a Rust panic by the guard.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| nextval_internal(oid, false)) }
+}

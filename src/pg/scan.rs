@@ -1,0 +1,205 @@
+//! Index scans with a choice of what they see.
+#![allow(unsafe_code)]
+
+use super::relation::{Row, Table};
+use super::value::Value;
+use pgrx::pg_sys::{self, Datum};
+
+/// What a scan sees. Neither follows the transaction's snapshot: a REPEATABLE READ transaction that pops or pushes
+/// works on the state of now, and SERIALIZABLE takes no predicate locks on the broker's tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// Committed rows and our own.
+    Committed,
+    /// Also rows whose inserting or deleting transaction has not ended; see [`Scan::in_progress`].
+    Everything,
+}
+
+/// A condition on a column of the index.
+pub struct Key<'a> {
+    pub column: i16,
+    pub compare: Compare,
+    pub value: Value<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Compare {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+/// `column` (from 1) equals `value`.
+pub fn eq(column: i16, value: Value<'_>) -> Key<'_> {
+    Key { column, compare: Compare::Equal, value }
+}
+
+/// `column` (from 1) compared with `value`.
+pub fn cmp(column: i16, compare: Compare, value: Value<'_>) -> Key<'_> {
+    Key { column, compare, value }
+}
+
+fn procedure(key: &Key<'_>) -> u32 {
+    use Compare::*;
+    match (&key.value, key.compare) {
+        (Value::Int8(_), Less) => pg_sys::F_INT8LT,
+        (Value::Int8(_), LessOrEqual) => pg_sys::F_INT8LE,
+        (Value::Int8(_), Equal) => pg_sys::F_INT8EQ,
+        (Value::Int8(_), GreaterOrEqual) => pg_sys::F_INT8GE,
+        (Value::Int8(_), Greater) => pg_sys::F_INT8GT,
+        (Value::Time(_), Less) => pg_sys::F_TIMESTAMPTZ_LT,
+        (Value::Time(_), LessOrEqual) => pg_sys::F_TIMESTAMPTZ_LE,
+        (Value::Time(_), Equal) => pg_sys::F_TIMESTAMPTZ_EQ,
+        (Value::Time(_), GreaterOrEqual) => pg_sys::F_TIMESTAMPTZ_GE,
+        (Value::Time(_), Greater) => pg_sys::F_TIMESTAMPTZ_GT,
+        (Value::Uuid(_), Equal) => pg_sys::F_UUID_EQ,
+        (Value::Text(_), Equal) => pg_sys::F_TEXTEQ,
+        _ => pgrx::error!("no comparison for this scan key"),
+    }
+}
+
+fn strategy(compare: Compare) -> u16 {
+    (match compare {
+        Compare::Less => pg_sys::BTLessStrategyNumber,
+        Compare::LessOrEqual => pg_sys::BTLessEqualStrategyNumber,
+        Compare::Equal => pg_sys::BTEqualStrategyNumber,
+        Compare::GreaterOrEqual => pg_sys::BTGreaterEqualStrategyNumber,
+        Compare::Greater => pg_sys::BTGreaterStrategyNumber,
+    }) as u16
+}
+
+/// A running scan. Rows borrow from it and are valid until the next one is asked for.
+pub struct Scan<'t> {
+    table: &'t Table,
+    desc: pg_sys::IndexScanDesc,
+    slot: *mut pg_sys::TupleTableSlot,
+    // Boxed: the scan keeps its address.
+    snapshot: Box<pg_sys::SnapshotData>,
+}
+
+impl<'t> Scan<'t> {
+    pub(super) fn new(table: &'t Table, index: usize, keys: &[Key<'_>], sight: Sight) -> Self {
+        let mut snapshot = Box::new(pg_sys::SnapshotData {
+            snapshot_type: match sight {
+                Sight::Committed => pg_sys::SnapshotType::SNAPSHOT_SELF,
+                Sight::Everything => pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            },
+            ..Default::default()
+        });
+        // SAFETY: the snapshot's box, the relation and the slot live as long as the scan; keys are copied by rescan.
+        unsafe {
+            let index = &table.indexes[index];
+            let mut entries = [pg_sys::ScanKeyData::default(); 4];
+            for (entry, key) in entries.iter_mut().zip(keys) {
+                let argument = key.value.datum().unwrap_or(Datum::null());
+                pg_sys::ScanKeyEntryInitialize(
+                    entry,
+                    0,
+                    key.column,
+                    strategy(key.compare),
+                    pg_sys::Oid::INVALID,
+                    if matches!(key.value, Value::Text(_)) {
+                        pg_sys::Oid::from(pg_sys::C_COLLATION_OID)
+                    } else {
+                        pg_sys::Oid::INVALID
+                    },
+                    pg_sys::Oid::from(procedure(key)),
+                    argument,
+                );
+            }
+            let n = keys.len() as i32;
+            let desc = begin(table.rel, index.rel, &mut *snapshot, n);
+            pg_sys::index_rescan(desc, entries.as_mut_ptr(), n, std::ptr::null_mut(), 0);
+            let slot = pg_sys::table_slot_create(table.rel, std::ptr::null_mut());
+            Scan { table, desc, slot, snapshot }
+        }
+    }
+
+    fn step(&mut self, direction: pg_sys::ScanDirection::Type) -> Option<Row<'_>> {
+        // SAFETY: the slot belongs to this scan; its arrays have the table's width once deformed.
+        unsafe {
+            if !pg_sys::index_getnext_slot(self.desc, direction, self.slot) {
+                return None;
+            }
+            let width = self.table.columns();
+            pg_sys::slot_getsomeattrs_int(self.slot, width as i32);
+            Some(Row {
+                tid: (*self.slot).tts_tid,
+                values: std::slice::from_raw_parts((*self.slot).tts_values, width),
+                nulls: std::slice::from_raw_parts((*self.slot).tts_isnull, width),
+            })
+        }
+    }
+
+    /// The next row in index order.
+    pub fn forward(&mut self) -> Option<Row<'_>> {
+        self.step(pg_sys::ScanDirection::ForwardScanDirection)
+    }
+
+    /// The next row against index order; the first one is the last of the range.
+    pub fn backward(&mut self) -> Option<Row<'_>> {
+        self.step(pg_sys::ScanDirection::BackwardScanDirection)
+    }
+
+    /// With [`Sight::Everything`]: the transaction, not ours, that is about to insert or delete the row just returned.
+    pub fn in_progress(&self) -> Option<InProgress> {
+        let (xmin, xmax) = (self.snapshot.xmin, self.snapshot.xmax);
+        if xmin != pg_sys::TransactionId::INVALID {
+            Some(InProgress::Insert(xmin))
+        } else if xmax != pg_sys::TransactionId::INVALID {
+            Some(InProgress::Delete(xmax))
+        } else {
+            None
+        }
+    }
+}
+
+/// See [`Scan::in_progress`].
+#[derive(Clone, Copy)]
+pub enum InProgress {
+    Insert(pg_sys::TransactionId),
+    Delete(pg_sys::TransactionId),
+}
+
+impl InProgress {
+    /// Waits until that transaction has ended (deadlocks are found as usual).
+    pub fn wait(self) {
+        let (InProgress::Insert(xid) | InProgress::Delete(xid)) = self;
+        // SAFETY: a wait on a transaction id; no row is named in the message.
+        unsafe { pg_sys::XactLockTableWait(xid, std::ptr::null_mut(), std::ptr::null_mut(), pg_sys::XLTW_Oper::XLTW_None) }
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, ended once.
+        unsafe {
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::index_endscan(self.desc);
+        }
+    }
+}
+
+#[cfg(not(feature = "pg18"))]
+unsafe fn begin(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: the caller keeps all three alive.
+    unsafe { pg_sys::index_beginscan(heap, index, snapshot, keys, 0) }
+}
+
+#[cfg(feature = "pg18")]
+unsafe fn begin(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: the caller keeps all three alive.
+    unsafe { pg_sys::index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0) }
+}

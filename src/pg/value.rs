@@ -1,0 +1,107 @@
+//! Values on their way between Rust and the server.
+#![allow(unsafe_code)]
+
+use pgrx::pg_sys::{self, Datum};
+
+/// A value for a column, a scan key or a result.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int4(i32),
+    Int8(i64),
+    /// Server microseconds.
+    Time(i64),
+    Uuid(u128),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    /// A datum that lives at least as long as the call.
+    Raw(Datum),
+}
+
+impl Value<'_> {
+    /// The datum, allocated in the current memory context where it is by reference; None for NULL.
+    pub fn datum(self) -> Option<Datum> {
+        Some(match self {
+            Value::Null => return None,
+            Value::Bool(b) => Datum::from(b),
+            Value::Int4(n) => Datum::from(n),
+            Value::Int8(n) | Value::Time(n) => Datum::from(n),
+            Value::Uuid(id) => {
+                // SAFETY: 16 bytes are allocated and written; pg_uuid_t is 16 bytes in network order.
+                unsafe {
+                    let p = pg_sys::palloc(16).cast::<u8>();
+                    std::ptr::copy_nonoverlapping(id.to_be_bytes().as_ptr(), p, 16);
+                    Datum::from(p)
+                }
+            }
+            Value::Text(s) => varlena(s.as_bytes()),
+            Value::Bytes(b) => varlena(b),
+            Value::Raw(d) => d,
+        })
+    }
+
+    pub fn opt_text(s: Option<&str>) -> Value<'_> {
+        s.map_or(Value::Null, Value::Text)
+    }
+
+    pub fn opt_bytes(b: Option<&[u8]>) -> Value<'_> {
+        b.map_or(Value::Null, Value::Bytes)
+    }
+
+    pub fn opt_uuid(id: Option<u128>) -> Value<'static> {
+        id.map_or(Value::Null, Value::Uuid)
+    }
+
+    pub fn opt_int8(n: Option<i64>) -> Value<'static> {
+        n.map_or(Value::Null, Value::Int8)
+    }
+
+    pub fn opt_time(t: Option<i64>) -> Value<'static> {
+        t.map_or(Value::Null, Value::Time)
+    }
+}
+
+/// A varlena with a 4-byte header.
+fn varlena(bytes: &[u8]) -> Datum {
+    // SAFETY: length + header bytes are allocated; callers keep values far below 1 GiB and palloc refuses more.
+    unsafe { Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32)) }
+}
+
+/// The bytes of a varlena datum, decompressed and fetched from TOAST where needed; they live in the current memory
+/// context or in the tuple.
+///
+/// # Safety
+/// `datum` must be a non-null varlena that outlives `'a`.
+pub unsafe fn bytes_of<'a>(datum: Datum) -> &'a [u8] {
+    // SAFETY: the caller promises a varlena.
+    unsafe {
+        let p = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+        std::slice::from_raw_parts(pgrx::varlena::vardata_any(p).cast(), pgrx::varlena::varsize_any_exhdr(p))
+    }
+}
+
+/// The first `count` bytes of a varlena datum stored EXTERNAL, without fetching the rest.
+///
+/// # Safety
+/// As [`bytes_of`].
+pub unsafe fn prefix_of<'a>(datum: Datum, count: i32) -> &'a [u8] {
+    // SAFETY: the caller promises a varlena.
+    unsafe {
+        let p = pg_sys::pg_detoast_datum_slice(datum.cast_mut_ptr(), 0, count);
+        std::slice::from_raw_parts(pgrx::varlena::vardata_any(p).cast(), pgrx::varlena::varsize_any_exhdr(p))
+    }
+}
+
+/// The uuid behind a datum.
+///
+/// # Safety
+/// `datum` must be a non-null uuid.
+pub unsafe fn uuid_of(datum: Datum) -> u128 {
+    // SAFETY: the caller promises 16 bytes.
+    unsafe {
+        let mut b = [0u8; 16];
+        std::ptr::copy_nonoverlapping(datum.cast_mut_ptr::<u8>(), b.as_mut_ptr(), 16);
+        u128::from_be_bytes(b)
+    }
+}

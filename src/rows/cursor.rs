@@ -1,0 +1,161 @@
+//! Cursors: how far a group is on a partition, and its lease. Every change is a new row; the newest (highest seq) counts.
+
+use crate::pg::creation_lock::{Creation, lock};
+use crate::pg::relation::{Lock, Row, Tables, Tid};
+use crate::pg::scan::{InProgress, Sight, eq};
+use crate::pg::value::Value;
+use queen_core::ack::{Deliveries, Lease};
+
+/// State of one (group, partition).
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    pub gid: i64,
+    pub pid: i64,
+    pub seq: i64,
+    pub committed: i64,
+    pub retries: i32,
+    pub lease: Option<Lease>,
+    pub deliveries: Deliveries,
+    /// First failure since the retry budget was last full.
+    pub failing_since: Option<i64>,
+    /// The stored row, None before the first.
+    tid: Option<Tid>,
+}
+
+impl Cursor {
+    /// Before anything was delivered.
+    pub fn initial(gid: i64, pid: i64, committed: i64) -> Cursor {
+        Cursor { gid, pid, seq: 0, committed, retries: 0, lease: None, deliveries: Deliveries::default(), failing_since: None, tid: None }
+    }
+
+    pub fn as_ack_state(&self) -> queen_core::ack::Cursor {
+        queen_core::ack::Cursor { committed: self.committed, lease: self.lease.clone(), retries: self.retries }
+    }
+
+    pub fn live_lease(&self, now: i64) -> Option<&Lease> {
+        self.lease.as_ref().filter(|l| l.expires_at > now)
+    }
+}
+
+fn from_row(row: &Row<'_>) -> Cursor {
+    let lease = row.opt_uuid(5).map(|id| Lease { id, batch_end: row.int8(6), expires_at: row.int8(7) });
+    Cursor {
+        gid: row.int8(0),
+        pid: row.int8(1),
+        seq: row.int8(2),
+        committed: row.int8(3),
+        retries: row.int4(4),
+        lease,
+        deliveries: row.opt_bytes(8).map(Deliveries::from_bytes).unwrap_or_default(),
+        failing_since: row.opt_int8(9),
+        tid: Some(row.tid),
+    }
+}
+
+/// The outcome of trying to take a cursor for a change.
+pub enum Taken {
+    /// Ours until the transaction ends.
+    Held(Box<Cursor>),
+    /// There is none yet; the right to create it is ours.
+    Missing,
+    /// Somebody else has it.
+    Busy,
+}
+
+/// Takes the newest row of (group, partition) for a change. `wait`: until whoever has it is done.
+pub fn take(tables: &Tables, gid: i64, pid: i64, wait: bool) -> Taken {
+    let mut may_create = false;
+    loop {
+        let found = {
+            let table = tables.cursor().borrow();
+            let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Everything);
+            match scan.backward().map(|row| from_row(&row)) {
+                Some(cursor) => Some((cursor, scan.in_progress())),
+                None => None,
+            }
+        };
+        match found {
+            None if may_create => return Taken::Missing,
+            None => {
+                if !lock(Creation::Cursor(gid, pid), wait) {
+                    return Taken::Busy;
+                }
+                may_create = true;
+            }
+            Some((_, Some(other))) => {
+                if !wait {
+                    return Taken::Busy;
+                }
+                other.wait();
+            }
+            Some((cursor, None)) => {
+                let Some(tid) = cursor.tid else { return Taken::Missing };
+                let outcome = tables.cursor().borrow().lock(tid, true, wait);
+                match outcome {
+                    Lock::Held => return Taken::Held(Box::new(cursor)),
+                    Lock::Busy => return Taken::Busy,
+                    Lock::Gone => {}
+                }
+            }
+        }
+    }
+}
+
+/// The newest committed state, for reading.
+pub fn newest(tables: &Tables, gid: i64, pid: i64) -> Option<Cursor> {
+    let table = tables.cursor().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Committed);
+    scan.backward().map(|row| from_row(&row))
+}
+
+/// Whether a cursor exists, and whether any of its possible states (the committed one, and those that transactions in
+/// progress may leave) has nothing to do at `tail`: at the end of the lane, and without a lease.
+pub fn drained_at(tables: &Tables, gid: i64, pid: i64, tail: i64) -> Option<bool> {
+    let table = tables.cursor().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Everything);
+    let mut known = None;
+    while let Some(row) = scan.backward() {
+        let cursor = from_row(&row);
+        known = Some(known == Some(true) || (cursor.lease.is_none() && cursor.committed >= tail));
+        // Below a row that is certain nothing counts any more.
+        if !matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
+            break;
+        }
+    }
+    known
+}
+
+/// Writes `cursor` as the newest state, in place of the one it was taken from.
+pub fn replace(tables: &Tables, cursor: &Cursor) {
+    let mut table = tables.cursor().borrow_mut();
+    let deliveries = cursor.deliveries.to_bytes();
+    let lease = cursor.lease.as_ref();
+    table.insert(&[
+        Value::Int8(cursor.gid),
+        Value::Int8(cursor.pid),
+        Value::Int8(cursor.seq + 1),
+        Value::Int8(cursor.committed),
+        Value::Int4(cursor.retries),
+        Value::opt_uuid(lease.map(|l| l.id)),
+        Value::opt_int8(lease.map(|l| l.batch_end)),
+        Value::opt_time(lease.map(|l| l.expires_at)),
+        if deliveries.is_empty() { Value::Null } else { Value::Bytes(&deliveries) },
+        Value::opt_time(cursor.failing_since),
+    ]);
+    if let Some(tid) = cursor.tid {
+        table.delete(tid);
+    }
+}
+
+/// The (group, partition) pairs whose newest state carries this lease, in the global lock order.
+pub fn of_lease(tables: &Tables, lease: u128) -> Vec<(i64, i64)> {
+    let table = tables.cursor().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Uuid(lease))], Sight::Committed);
+    let mut found = Vec::new();
+    while let Some(row) = scan.forward() {
+        found.push((row.int8(0), row.int8(1)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}

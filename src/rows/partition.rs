@@ -1,0 +1,85 @@
+//! Partitions: the lanes of a queue.
+
+use crate::pg::clock;
+use crate::pg::creation_lock::{Creation, lock};
+use crate::pg::relation::{Lock, Row, Tables, Tid, next_value};
+use crate::pg::scan::{Compare, Sight, cmp, eq};
+use crate::pg::value::Value;
+
+#[derive(Clone)]
+pub struct Partition {
+    pub pid: i64,
+    pub qid: i64,
+    pub name: String,
+    pub id: u128,
+    pub created_at: i64,
+    pub tid: Tid,
+}
+
+fn from_row(row: &Row<'_>) -> Partition {
+    Partition {
+        pid: row.int8(0),
+        qid: row.int8(1),
+        name: row.text(2).to_owned(),
+        id: row.uuid(3),
+        created_at: row.int8(4),
+        tid: row.tid,
+    }
+}
+
+pub fn find(tables: &Tables, qid: i64, name: &str) -> Option<Partition> {
+    let table = tables.partition().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], Sight::Committed);
+    scan.forward().map(|row| from_row(&row))
+}
+
+pub fn by_pid(tables: &Tables, pid: i64) -> Option<Partition> {
+    let table = tables.partition().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(pid))], Sight::Committed);
+    scan.forward().map(|row| from_row(&row))
+}
+
+/// By its public id.
+pub fn by_id(tables: &Tables, id: u128) -> Option<Partition> {
+    let table = tables.partition().borrow();
+    let mut scan = table.scan(2, &[eq(1, Value::Uuid(id))], Sight::Committed);
+    scan.forward().map(|row| from_row(&row))
+}
+
+/// Up to `limit` partitions of a queue with keys above `after`, in order of creation.
+pub fn after(tables: &Tables, qid: i64, after: i64, limit: usize) -> Vec<Partition> {
+    let table = tables.partition().borrow();
+    let keys = [eq(1, Value::Int8(qid)), cmp(2, Compare::Greater, Value::Int8(after))];
+    let mut scan = table.scan(3, &keys, Sight::Committed);
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let Some(row) = scan.forward() else { break };
+        found.push(from_row(&row));
+    }
+    found
+}
+
+/// Keeps everybody else from creating partitions of this queue, and from dropping it, until the transaction ends.
+pub fn lock_creation(qid: i64) {
+    lock(Creation::Partitions(qid), true);
+}
+
+/// Creates a partition. The caller holds [`lock_creation`] and has looked.
+pub fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
+    let pid = next_value(c"partition_pid_seq");
+    let id = uuid::Uuid::new_v4().as_u128();
+    let created_at = clock::now();
+    let tid = tables.partition().borrow_mut().insert(&[
+        Value::Int8(pid),
+        Value::Int8(qid),
+        Value::Text(name),
+        Value::Uuid(id),
+        Value::Time(created_at),
+    ]);
+    Partition { pid, qid, name: name.to_owned(), id, created_at, tid }
+}
+
+/// Makes this transaction the only one that appends to the partition until it ends. False: the partition is gone.
+pub fn lock_for_append(tables: &Tables, partition: &Partition) -> bool {
+    tables.partition().borrow().lock(partition.tid, true, true) == Lock::Held
+}

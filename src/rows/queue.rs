@@ -1,0 +1,120 @@
+//! Queues: (tenant, name) and their options.
+
+use crate::error::Result;
+use crate::pg::creation_lock::{Creation, lock};
+use crate::pg::relation::{Row, Tables, next_value};
+use crate::pg::scan::{Sight, eq};
+use crate::pg::value::Value;
+use crate::pg::{clock, spi};
+use queen_core::options::{Mode, QueueOptions};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+#[derive(Clone)]
+pub struct Queue {
+    pub qid: i64,
+    pub tenant: u128,
+    pub name: String,
+    pub options: Rc<QueueOptions>,
+}
+
+thread_local! {
+    // Parsed options by their text. Equal text means equal options, so nothing is ever stale.
+    static PARSED: RefCell<HashMap<String, Rc<QueueOptions>>> = RefCell::default();
+}
+
+fn parse(text: &str) -> Result<Rc<QueueOptions>> {
+    PARSED.with_borrow_mut(|parsed| {
+        if let Some(options) = parsed.get(text) {
+            return Ok(options.clone());
+        }
+        if parsed.len() >= 1000 {
+            parsed.clear();
+        }
+        let options = Rc::new(QueueOptions::configured_default().merge(text, Mode::Replace)?);
+        parsed.insert(text.to_owned(), options.clone());
+        Ok(options)
+    })
+}
+
+fn from_row(row: &Row<'_>) -> Result<Queue> {
+    Ok(Queue { qid: row.int8(0), tenant: row.uuid(1), name: row.text(2).to_owned(), options: parse(row.text(4))? })
+}
+
+/// The queue of this name, if there is one.
+pub fn find(tables: &Tables, tenant: u128, name: &str) -> Result<Option<Queue>> {
+    let table = tables.queue().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant)), eq(2, Value::Text(name))], Sight::Committed);
+    scan.forward().map(|row| from_row(&row)).transpose()
+}
+
+/// The queue with this key.
+pub fn by_qid(tables: &Tables, qid: i64) -> Result<Option<Queue>> {
+    let table = tables.queue().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(qid))], Sight::Committed);
+    scan.forward().map(|row| from_row(&row)).transpose()
+}
+
+/// Keeps everybody else from creating or dropping this queue until the transaction ends.
+pub fn lock_name(tenant: u128, name: &str) {
+    let hash = queen_core::segment::transaction_hash(name) ^ (tenant as u64) ^ ((tenant >> 64) as u64);
+    lock(Creation::Queue(hash), true);
+}
+
+/// The queue of this name; created with the options of a first push or pop when there is none.
+pub fn find_or_create(tables: &Tables, tenant: u128, name: &str) -> Result<Queue> {
+    match find(tables, tenant, name)? {
+        Some(queue) => Ok(queue),
+        None => {
+            lock_name(tenant, name);
+            match find(tables, tenant, name)? {
+                Some(queue) => Ok(queue),
+                None => create(tables, tenant, name, QueueOptions::pushed_default(name)),
+            }
+        }
+    }
+}
+
+/// Creates a queue. The caller holds [`lock_name`] and has looked.
+pub fn create(tables: &Tables, tenant: u128, name: &str, options: QueueOptions) -> Result<Queue> {
+    let qid = next_value(c"queue_qid_seq");
+    tables.queue().borrow_mut().insert(&[
+        Value::Int8(qid),
+        Value::Uuid(tenant),
+        Value::Text(name),
+        Value::Time(clock::now()),
+        Value::Text(&options.to_json()),
+    ]);
+    Ok(Queue { qid, tenant, name: name.to_owned(), options: Rc::new(options) })
+}
+
+/// Replaces the options of a queue.
+pub fn set_options(qid: i64, options: &QueueOptions) {
+    let text = options.to_json();
+    spi::as_owner(|client| {
+        client
+            .update("UPDATE queen.queue SET options = $2 WHERE qid = $1", None, &[qid.into(), text.as_str().into()])
+            .map(|_| ())
+    })
+    .unwrap_or_else(|e| pgrx::error!("updating queue options: {e}"));
+}
+
+/// Counts pushes that were found to be duplicates only when their transaction committed.
+pub fn count_duplicates(tables: &Tables, tenant: u128, name: &str, pushes: i64) -> Result<()> {
+    if let Some(queue) = find(tables, tenant, name)? {
+        tables.dropped_duplicate().borrow_mut().insert(&[Value::Int8(queue.qid), Value::Int8(pushes)]);
+    }
+    Ok(())
+}
+
+/// Every queue of a tenant, by name.
+pub fn of_tenant(tables: &Tables, tenant: u128) -> Result<Vec<Queue>> {
+    let table = tables.queue().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant))], Sight::Committed);
+    let mut found = Vec::new();
+    while let Some(row) = scan.forward() {
+        found.push(from_row(&row)?);
+    }
+    Ok(found)
+}
