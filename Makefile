@@ -34,7 +34,7 @@ up: prerequisites ## start a cluster in the background, with database queen; pri
 down: ## stop the cluster that `make up` started; its data stays
 	scripts/down.sh
 
-bench: prerequisites ## the benchmarks
+bench: prerequisites ## the codec; benches/sidebyside/run.sh compares with other queues
 	$(CARGO) bench -p queen-benches
 
 lint: prerequisites ## formatting, clippy without warnings, the schema kept in the tree, the scripts

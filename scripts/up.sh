@@ -15,8 +15,7 @@ private_folder "$folder"
 if ! server test -e "$folder/data/PG_VERSION"; then
     new_cluster "$folder" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
 fi
-mkdir -p "$root/target"
-ln -sfn "$folder" "$root/target/cluster"
+{ mkdir -p "$root/target" && ln -sfn "$folder" "$root/target/cluster"; } 2>/dev/null || true
 
 if is_up "$folder" && [ "$(server cat "$folder/started")" != "$port $build" ]; then
     echo "restarting: the port or the library is another one"
