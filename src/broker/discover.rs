@@ -120,7 +120,10 @@ impl Search<'_> {
         match claim(self.tables, queue, &partition, group, &self.wish, true)? {
             Claim::Busy => {}
             Claim::Empty => {
-                ready::delete(self.tables, hint);
+                // An append that has not committed saw this hint's cause and counts on it: the hint stays for it.
+                if !self.unfinished(group, &partition)? {
+                    ready::delete(self.tables, hint);
+                }
             }
             Claim::NotBefore(time) => {
                 // Too early. A lease has its own hint; a delay needs one at its end.
@@ -154,7 +157,11 @@ impl Search<'_> {
                     Claim::Batch(batch) => self.keep(*batch),
                     Claim::Busy => ready::insert(self.tables, group.gid, clock::now(), partition.pid),
                     Claim::NotBefore(time) => ready::insert(self.tables, group.gid, time, partition.pid),
-                    Claim::Empty => self.hint_unfinished(group, partition)?,
+                    Claim::Empty => {
+                        if self.unfinished(group, partition)? {
+                            ready::insert(self.tables, group.gid, clock::now(), partition.pid);
+                        }
+                    }
                 }
             }
             if page.len() < SWEEP_PAGE {
@@ -163,16 +170,13 @@ impl Search<'_> {
         }
     }
 
-    /// A partition without committed messages may have some on the way.
-    fn hint_unfinished(&self, group: &Subscription, partition: &Partition) -> Result<()> {
+    /// Whether a partition without committed messages for the group has some on the way.
+    fn unfinished(&self, group: &Subscription, partition: &Partition) -> Result<bool> {
         let committed = match crate::rows::cursor::newest(self.tables, group.gid, partition.pid) {
             Some(cursor) => cursor.committed,
             None => start_of(self.tables, group, partition)?,
         };
-        if segment::tail(self.tables, partition.pid, Sight::Everything).offset > committed {
-            ready::insert(self.tables, group.gid, clock::now(), partition.pid);
-        }
-        Ok(())
+        Ok(segment::tail(self.tables, partition.pid, Sight::Everything).offset > committed)
     }
 
     /// Somebody else is sweeping in a transaction that has not ended: looks where it looks, and leaves the hints to it.
