@@ -83,10 +83,17 @@ pub fn seek(call: &Call) -> Result<Datum> {
         None => {
             let mut after = 0;
             loop {
-                let page = partition::after(&tables, queue.qid, after, 256);
-                let Some(last) = page.last() else { break };
+                let page = partition::after_unfinished(&tables, queue.qid, after, 256);
+                let Some((last, _)) = page.last() else { break };
                 after = last.pid;
-                for partition in &page {
+                for (partition, unfinished) in &page {
+                    if *unfinished {
+                        // Whoever creates it may not have seen the group, and then hints nobody.
+                        if group.registered {
+                            ready::insert(&tables, group.gid, clock::now(), partition.pid);
+                        }
+                        continue;
+                    }
                     set(&tables, &group, partition, target);
                     moved += 1;
                 }

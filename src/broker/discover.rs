@@ -114,7 +114,10 @@ impl Search<'_> {
     /// Looks at the partition a hint names.
     fn visit(&mut self, queue: &Queue, group: &Subscription, hint: &Hint) -> Result<()> {
         let Some(partition) = partition::by_pid(self.tables, hint.pid) else {
-            ready::delete(self.tables, hint);
+            // One that is just being created will have its first messages when it is there.
+            if !partition::is_known(self.tables, hint.pid) {
+                ready::delete(self.tables, hint);
+            }
             return Ok(());
         };
         match claim(self.tables, queue, &partition, group, &self.wish, true)? {
@@ -146,13 +149,18 @@ impl Search<'_> {
             return Ok(false);
         }
         loop {
-            let page = partition::after(self.tables, queue.qid, after, SWEEP_PAGE);
-            for partition in &page {
+            let page = partition::after_unfinished(self.tables, queue.qid, after, SWEEP_PAGE);
+            for (partition, unfinished) in &page {
                 if self.enough() || self.found.len() >= FIRST_CONTACTS {
                     ready::insert_sweep(self.tables, group.gid, after);
                     return Ok(true);
                 }
                 after = partition.pid;
+                if *unfinished {
+                    // Whoever creates it may not have seen the group, and then hints nobody.
+                    ready::insert(self.tables, group.gid, clock::now(), partition.pid);
+                    continue;
+                }
                 match claim(self.tables, queue, partition, group, &self.wish, false)? {
                     Claim::Batch(batch) => self.keep(*batch),
                     Claim::Busy => ready::insert(self.tables, group.gid, clock::now(), partition.pid),

@@ -3,7 +3,7 @@
 use crate::pg::clock;
 use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Lock, Row, Tables, Tid, next_value};
-use crate::pg::scan::{Compare, Sight, cmp, eq};
+use crate::pg::scan::{Compare, InProgress, Sight, cmp, eq};
 use crate::pg::value::Value;
 
 #[derive(Clone)]
@@ -48,15 +48,31 @@ pub fn by_id(tables: &Tables, id: u128) -> Option<Partition> {
 
 /// Up to `limit` partitions of a queue with keys above `after`, in order of creation.
 pub fn after(tables: &Tables, qid: i64, after: i64, limit: usize) -> Vec<Partition> {
+    page(tables, qid, after, limit, Sight::Committed).into_iter().map(|(partition, _)| partition).collect()
+}
+
+/// As [`after`], with those that are just being created (true).
+pub fn after_unfinished(tables: &Tables, qid: i64, after: i64, limit: usize) -> Vec<(Partition, bool)> {
+    page(tables, qid, after, limit, Sight::Everything)
+}
+
+fn page(tables: &Tables, qid: i64, after: i64, limit: usize, sight: Sight) -> Vec<(Partition, bool)> {
     let table = tables.partition().borrow();
     let keys = [eq(1, Value::Int8(qid)), cmp(2, Compare::Greater, Value::Int8(after))];
-    let mut scan = table.scan(3, &keys, Sight::Committed);
+    let mut scan = table.scan(3, &keys, sight);
     let mut found = Vec::new();
     while found.len() < limit {
-        let Some(row) = scan.forward() else { break };
-        found.push(from_row(&row));
+        let Some(partition) = scan.forward().map(|row| from_row(&row)) else { break };
+        found.push((partition, matches!(scan.in_progress(), Some(InProgress::Insert(_)))));
     }
     found
+}
+
+/// Whether there is a partition with this key, or one that is just being created.
+pub fn is_known(tables: &Tables, pid: i64) -> bool {
+    let table = tables.partition().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(pid))], Sight::Everything);
+    scan.forward().is_some()
 }
 
 /// Keeps everybody else from creating partitions of this queue, and from dropping it, until the transaction ends.
