@@ -18,6 +18,7 @@ pgrx::pg_module_magic!();
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn _PG_init() {
     guc::declare();
+    pg::relation::register();
     pg::commit::register();
     pg::wakeup::register();
 }

@@ -10,13 +10,13 @@
 -- Errors: As ack_batch.
 -- Tables: As ack_batch.
 -- Locks: As ack_batch.
-CREATE FUNCTION queen.ack_batch_json(acknowledgments json, consumer_group text)
+CREATE FUNCTION queen.ack_batch_json(acknowledgments text, consumer_group text)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_ack_batch_json';
 
-COMMENT ON FUNCTION queen.ack_batch_json(json, text) IS
+COMMENT ON FUNCTION queen.ack_batch_json(text, text) IS
 'ack_batch with the result as JSON text, for the HTTP server.
 Example: SELECT queen.ack_batch_json(''[]'', ''billing'');';
-REVOKE ALL ON FUNCTION queen.ack_batch_json(json, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.ack_batch_json(json, text) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.ack_batch_json(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.ack_batch_json(text, text) TO queen_sidecar;

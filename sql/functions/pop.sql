@@ -23,6 +23,8 @@
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
+--                      half the cost of a large pop.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
 -- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
 --         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown); QN010 (keys cannot be
@@ -40,15 +42,16 @@ CREATE FUNCTION queen.pop(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    jsonb_payload boolean DEFAULT true
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop';
 
-COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) IS
 'Takes messages of a queue under a lease, in order, for a consumer group; settle them with ack, ack_lease or nack.
 A new named group starts with what comes after it, unless subscription_mode => ''all''.
 Example: SELECT * FROM queen.pop(''orders'', ''billing'', batch => 10, subscription_mode => ''all'');';
-REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_consumer;

@@ -14,7 +14,10 @@
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
--- Result: A JSON array of the wire's message objects, payloads byte for byte; [] if there is nothing.
+-- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
+--         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
+--         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
+--         there are any.
 -- Errors: As pop.
 -- Tables: As pop.
 -- Locks: As pop.

@@ -15,6 +15,8 @@
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
+--                      half the cost of a large pop.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
 --         subscription_mode); 22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown);
@@ -32,14 +34,15 @@ CREATE FUNCTION queen.pop_matching(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    jsonb_payload boolean DEFAULT true
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop_matching';
 
-COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) IS
 'pop over all queues whose options namespace and task are as given; at least one of the two is required.
 Example: SELECT * FROM queen.pop_matching(namespace => ''shop'', consumer_group => ''audit'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) TO queen_consumer;

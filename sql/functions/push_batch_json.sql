@@ -7,17 +7,17 @@
 -- Arguments:
 --   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
 --          required, unknown keys are ignored.
--- Result: The wire's array, one object for each item.
+-- Result: A JSON array with one object for each item: messageId, offset, and duplicate if it is one.
 -- Errors: As push_batch.
 -- Tables: As push_batch.
 -- Locks: As push_batch.
-CREATE FUNCTION queen.push_batch_json(items json)
+CREATE FUNCTION queen.push_batch_json(items text)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_push_batch_json';
 
-COMMENT ON FUNCTION queen.push_batch_json(json) IS
+COMMENT ON FUNCTION queen.push_batch_json(text) IS
 'push_batch with the result as JSON text, for the HTTP server.
 Example: SELECT queen.push_batch_json(''[{"queue": "orders", "payload": {"id": 1}}]'');';
-REVOKE ALL ON FUNCTION queen.push_batch_json(json) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.push_batch_json(json) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.push_batch_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.push_batch_json(text) TO queen_sidecar;

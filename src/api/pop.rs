@@ -3,6 +3,7 @@
 use crate::api::arguments;
 use crate::broker::claim::{Batch, Wish};
 use crate::broker::discover::{Search, start};
+use crate::broker::recent;
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
@@ -12,6 +13,7 @@ use crate::pg::value::Value;
 use pgrx::pg_sys::Datum;
 use queen_core::segment::Frame;
 use queen_core::{id, names};
+use std::fmt::Write;
 
 /// Where the arguments of `pop` and `pop_matching` are that both have.
 struct Shared {
@@ -28,6 +30,9 @@ const POP: Shared =
     Shared { group: 1, batch: 2, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
 const MATCHING: Shared =
     Shared { group: 2, batch: 3, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
+
+/// Where both take `jsonb_payload`.
+const JSONB_PAYLOAD: usize = 9;
 
 fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared) -> Result<Search<'a>> {
     let group = arguments::group(call, at.group)?;
@@ -70,20 +75,17 @@ fn matched(call: &Call, tables: &Tables) -> Result<Vec<Batch>> {
 /// Calls `show` for each delivered message: its batch, offset, creation time and frame.
 fn each_message(batches: &[Batch], mut show: impl FnMut(&Batch, i64, i64, &Frame<'_>) -> Result<()>) -> Result<()> {
     for batch in batches {
-        for stored in &batch.segments {
-            let opened = stored.open()?;
-            for offset in stored.base.max(batch.first)..=stored.end().min(batch.last) {
-                let frame = opened
-                    .frame((offset - stored.base) as usize)
-                    .map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
-                show(batch, offset, stored.created_at, &frame)?;
-            }
+        for piece in &batch.pieces {
+            recent::each_frame(batch.partition.pid, piece, batch.first, batch.last, |offset, frame| {
+                show(batch, offset, piece.created_at, frame)
+            })?;
         }
     }
     Ok(())
 }
 
 fn as_rows(call: &Call, batches: &[Batch]) -> Result<Datum> {
+    let with_jsonb = call.bool(JSONB_PAYLOAD).unwrap_or(true);
     let mut rows = call.rows();
     let opener = Opener::new();
     each_message(batches, |batch, offset, created_at, frame| {
@@ -103,7 +105,7 @@ fn as_rows(call: &Call, batches: &[Batch]) -> Result<Datum> {
             Value::Int8(offset),
             Value::Uuid(frame.id),
             Value::Text(transaction_id),
-            jsonb(&text),
+            if with_jsonb { jsonb(&text) } else { Value::Null },
             Value::Text(&text),
             frame.headers.and_then(|h| std::str::from_utf8(h).ok()).map_or(Value::Null, jsonb),
             Value::opt_uuid(frame.trace_id),
@@ -118,45 +120,81 @@ fn as_rows(call: &Call, batches: &[Batch]) -> Result<Datum> {
     rows.done()
 }
 
-/// The wire's message objects, as one JSON array; payloads are copied byte for byte.
+/// Everything a call claimed as one JSON text, with what messages share said once: what the sidecar renders the wire's
+/// answer from. Payloads are copied byte for byte.
 fn as_json(call: &Call, batches: &[Batch]) -> Result<Datum> {
-    let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let opener = Opener::new();
-    let mut out = String::from("[");
-    each_message(batches, |batch, offset, created_at, frame| {
-        let (text, sealed) = opener.open(frame.payload, frame.encrypted);
-        if out.len() > 1 {
-            out.push(',');
-        }
-        out.push_str(&format!("{{\"id\":\"{}\",\"transactionId\":", id::format(frame.id)));
-        out.push_str(&quoted(&frame.transaction_id_text()));
-        out.push_str(",\"traceId\":");
-        out.push_str(&frame.trace_id.map_or_else(|| "null".to_owned(), |t| format!("\"{}\"", id::format(t))));
-        out.push_str(",\"data\":");
-        out.push_str(&text);
-        out.push_str(&format!(
-            ",\"producerSub\":{},\"createdAt\":\"{}\",\"queue\":{},\"partition\":{},\"partitionId\":\"{}\",\"offset\":{offset},\"leaseId\":\"{}\",\"consumerGroup\":{},\"deliveryAttempt\":{}",
-            frame.producer.map_or_else(|| "null".to_owned(), quoted),
-            iso(created_at),
-            quoted(&batch.queue),
-            quoted(&batch.partition.name),
-            id::format(batch.partition.id),
-            batch.lease.map_or_else(String::new, id::format),
-            quoted(&batch.group),
-            batch.attempt,
-        ));
-        if let Some(headers) = frame.headers.and_then(|h| std::str::from_utf8(h).ok()) {
-            out.push_str(",\"headers\":");
-            out.push_str(headers);
-        }
-        if sealed {
-            out.push_str(",\"isEncrypted\":true");
-        }
-        out.push('}');
-        Ok(())
-    })?;
-    out.push(']');
+    let mut out = String::with_capacity(4096);
+    out.push_str("{\"leaseId\":");
+    push_id(&mut out, batches.first().and_then(|b| b.lease));
+    out.push_str(",\"batches\":[");
+    for (n, batch) in batches.iter().enumerate() {
+        out.push_str(if n > 0 { ",{\"queue\":" } else { "{\"queue\":" });
+        push_string(&mut out, &batch.queue);
+        out.push_str(",\"partition\":");
+        push_string(&mut out, &batch.partition.name);
+        out.push_str(",\"partitionId\":");
+        push_id(&mut out, Some(batch.partition.id));
+        out.push_str(",\"consumerGroup\":");
+        push_string(&mut out, &batch.group);
+        _ = write!(out, ",\"deliveryAttempt\":{},\"segments\":[", batch.attempt);
+        let mut segment = None;
+        each_message(std::slice::from_ref(batch), |_, offset, created_at, frame| {
+            if segment != Some(created_at) {
+                out.push_str(if segment.is_some() { "]},{" } else { "{" });
+                segment = Some(created_at);
+                _ = write!(out, "\"createdAt\":\"{}\",\"offset\":{offset},\"messages\":[", iso(created_at));
+            } else {
+                out.push(',');
+            }
+            out.push_str("{\"id\":");
+            push_id(&mut out, Some(frame.id));
+            if let Some(t) = frame.transaction_id {
+                out.push_str(",\"transactionId\":");
+                push_string(&mut out, t);
+            }
+            if frame.trace_id.is_some() {
+                out.push_str(",\"traceId\":");
+                push_id(&mut out, frame.trace_id);
+            }
+            if let Some(producer) = frame.producer {
+                out.push_str(",\"producerSub\":");
+                push_string(&mut out, producer);
+            }
+            if let Some(headers) = frame.headers.and_then(|h| std::str::from_utf8(h).ok()) {
+                out.push_str(",\"headers\":");
+                out.push_str(headers);
+            }
+            let (text, sealed) = opener.open(frame.payload, frame.encrypted);
+            if sealed {
+                out.push_str(",\"isEncrypted\":true");
+            }
+            out.push_str(",\"data\":");
+            out.push_str(&text);
+            out.push('}');
+            Ok(())
+        })?;
+        out.push_str(if segment.is_some() { "]}]}" } else { "]}" });
+    }
+    out.push_str("]}");
     Ok(call.value(Value::Text(&out)))
+}
+
+fn push_id(out: &mut String, id: Option<u128>) {
+    match id {
+        None => out.push_str("null"),
+        Some(id) => {
+            let mut buffer = [0u8; 36];
+            id::write(id, &mut buffer);
+            out.push('"');
+            out.push_str(std::str::from_utf8(&buffer).unwrap_or_default());
+            out.push('"');
+        }
+    }
+}
+
+fn push_string(out: &mut String, text: &str) {
+    out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
 /// `queen.pop(…) → SETOF message`

@@ -14,6 +14,7 @@ use crate::rows::{partition, queue};
 use pgrx::pg_sys::{self, Datum};
 use queen_core::{id, names, payload};
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A push that answers `duplicate`, or was queued until commit.
 struct Answer {
@@ -39,10 +40,11 @@ fn row<'a>(index: i32, answer: &Answer, transaction_id: &'a str, queue: &'a str)
 ///
 /// An encrypted queue without a key is refused here, where the caller can still do something about it.
 fn defer(tables: &Tables, push: Push<'_>) -> Result<Answer> {
-    if let Some(queue) = queue::find(tables, push.tenant, &push.queue)? {
+    let explicit = push.transaction_id.as_deref();
+    if let Some(queue) = queue::find_recent(tables, push.tenant, &push.queue, explicit.is_none())? {
         seal::sealer(&queue.name, &queue.options)?;
         let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
-        if let Some(wanted) = push.transaction_id.as_deref()
+        if let Some(wanted) = explicit
             && window > 0
             && let Some(partition) = partition::find(tables, queue.qid, &push.partition)
             && let Some(original) = lookup::duplicate(tables, partition.pid, wanted, clock::now() - window)?
@@ -217,28 +219,20 @@ pub fn push_batch(call: &Call) -> Result<Datum> {
     rows.done()
 }
 
-/// `queen.push_batch_json(items json) → text`: the wire's array.
+/// `queen.push_batch_json(items text) → text`: one object an item, without what the caller knows already.
 pub fn push_batch_json(call: &Call) -> Result<Datum> {
-    let (pushes, results) = batch(call.required_text(0, "items")?)?;
-    let mut out = String::with_capacity(results.len() * 200 + 2);
-    out.push('[');
-    for (n, (push, pushed)) in pushes.iter().zip(&results).enumerate() {
-        if n > 0 {
-            out.push(',');
-        }
-        let message_id = id::format(pushed.message_id);
-        let transaction_id = push.transaction_id.as_deref().unwrap_or(&message_id);
-        let json = |text: &str| serde_json::to_string(text).unwrap_or_default();
-        out.push_str(&format!(
-            "{{\"index\":{n},\"message_id\":\"{message_id}\",\"transaction_id\":{},\"queueName\":{},\"status\":\"{}\",\"partitionId\":\"{}\",\"offset\":{}}}",
-            json(transaction_id),
-            json(&push.queue),
-            if pushed.duplicate { "duplicate" } else { "queued" },
-            id::format(pushed.partition_id),
-            pushed.offset,
-        ));
+    let (_, results) = batch(call.required_text(0, "items")?)?;
+    let mut out = String::with_capacity(results.len() * 80 + 2);
+    for pushed in &results {
+        out.push_str(if out.is_empty() { "[" } else { "," });
+        out.push_str("{\"messageId\":\"");
+        let mut buffer = [0u8; 36];
+        id::write(pushed.message_id, &mut buffer);
+        out.push_str(std::str::from_utf8(&buffer).unwrap_or_default());
+        _ = write!(out, "\",\"offset\":{}", pushed.offset);
+        out.push_str(if pushed.duplicate { ",\"duplicate\":true}" } else { "}" });
     }
-    out.push(']');
+    out.push_str(if out.is_empty() { "[]" } else { "]" });
     Ok(call.value(Value::Text(&out)))
 }
 

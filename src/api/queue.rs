@@ -27,18 +27,14 @@ pub fn configure(call: &Call) -> Result<Datum> {
         }
     };
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
+    // Before the options are read: of two merges at once, the later one keeps what the earlier one changed.
+    queue::lock_name(tenant, name);
     let options = match queue::find(&tables, tenant, name)? {
         Some(queue) => changed(&queue, given, mode)?,
         None => {
             let options = QueueOptions::configured_default().merge(given, mode)?;
-            queue::lock_name(tenant, name);
-            match queue::find(&tables, tenant, name)? {
-                Some(queue) => changed(&queue, given, mode)?,
-                None => {
-                    queue::create(&tables, tenant, name, options.clone())?;
-                    options
-                }
-            }
+            queue::create(&tables, tenant, name, options.clone())?;
+            options
         }
     };
     if options.encryption_enabled && guc::key_ring().map_or(true, |ring| ring.is_empty()) {

@@ -47,7 +47,7 @@ pub fn transaction(call: &Call) -> Result<Datum> {
             let undone = match failure {
                 Failure::Ours(Stop::Undone(undone)) => undone,
                 Failure::Ours(Stop::Error(e)) => Undone { reason: e.kind.verdict(), error: e.message },
-                Failure::Server { message, .. } => Undone { reason: "db_error", error: message },
+                Failure::Server { message } => Undone { reason: "db_error", error: message },
             };
             serde_json::json!({"transactionId": transaction_id, "success": false, "reason": undone.reason,
                                "error": undone.error, "results": []})

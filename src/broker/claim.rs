@@ -1,6 +1,7 @@
 //! Claiming: what a pop gets from one partition.
 
 use crate::broker::append::{due_at, mint};
+use crate::broker::recent::{self, Piece};
 use crate::error::Result;
 use crate::pg::relation::Tables;
 use crate::pg::scan::Sight;
@@ -8,7 +9,7 @@ use crate::pg::{clock, commit};
 use crate::rows::cursor::{self, Cursor, Taken};
 use crate::rows::partition::Partition;
 use crate::rows::queue::Queue;
-use crate::rows::segment::{self, Stored};
+use crate::rows::segment;
 use crate::rows::subscription::{BEGINNING, Subscription};
 use crate::rows::ready;
 use queen_core::ack::Lease;
@@ -43,7 +44,7 @@ pub struct Batch {
     pub last: i64,
     pub lease: Option<u128>,
     pub attempt: i32,
-    pub segments: Vec<Stored>,
+    pub pieces: Vec<Piece>,
 }
 
 /// What a look at one partition brought.
@@ -87,19 +88,19 @@ pub fn claim(
         return Ok(Claim::NotBefore(lease.expires_at));
     }
     let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
-    let mut segments: Vec<Stored> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut later = None;
-    segment::walk(tables, partition.pid, from, |stored| {
-        let visible = stored.created_at + i64::from(queue.options.delayed_processing) * 1_000_000;
+    segment::walk_heads(tables, partition.pid, from, |head, load| {
+        let visible = head.created_at + i64::from(queue.options.delayed_processing) * 1_000_000;
         if visible > now {
             later = Some(visible);
             return Ok(false);
         }
-        let enough = stored.end() - from + 1 >= wish.budget;
-        segments.push(stored);
+        let enough = head.end - from + 1 >= wish.budget;
+        pieces.push(recent::piece(partition.pid, head, load));
         Ok(!enough)
     })?;
-    let Some((oldest, newest)) = segments.first().zip(segments.last()) else {
+    let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else {
         return Ok(later.map_or(Claim::Empty, Claim::NotBefore));
     };
     if queue.options.window_buffer > 0 {
@@ -111,7 +112,7 @@ pub fn claim(
     }
     // The first segment may begin before the cursor; retention may have left a gap below it.
     let first = from.max(oldest.base);
-    let last = newest.end().min(first + wish.budget - 1);
+    let last = newest.end.min(first + wish.budget - 1);
     let written_at = oldest.created_at;
 
     let previous = cursor.lease.take();
@@ -153,7 +154,7 @@ pub fn claim(
         last,
         lease: lease.map(|_| wish.lease_id),
         attempt: if wish.auto_ack { 1.max(attempt) } else { attempt },
-        segments,
+        pieces,
     })))
 }
 

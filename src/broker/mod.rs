@@ -4,5 +4,6 @@ pub mod append;
 pub mod claim;
 pub mod discover;
 pub mod lookup;
+pub mod recent;
 pub mod seal;
 pub mod settle;

@@ -5,29 +5,65 @@
 use super::scan::{Key, Scan, Sight};
 use super::value::{Value, bytes_of, uuid_of};
 use pgrx::pg_sys::{self, Datum, Oid};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A table of `sql/20-tables.sql`, and the order of its indexes as this code names them.
+/// A table of `sql/20-tables.sql`, and its indexes in the order that this code names them.
 pub struct Layout {
-    pub name: &'static std::ffi::CStr,
-    pub indexes: &'static [&'static std::ffi::CStr],
+    name: &'static CStr,
+    indexes: &'static [&'static CStr],
+    /// Oids once looked up: of the table, then of its indexes. 0: not yet, or not any more.
+    oids: [AtomicU32; 5],
 }
 
-pub static QUEUE: Layout = Layout { name: c"queue", indexes: &[c"queue_tenant_name_key", c"queue_pkey"] };
-pub static PARTITION: Layout = Layout {
-    name: c"partition",
-    indexes: &[c"partition_qid_name_key", c"partition_pkey", c"partition_partition_id_key", c"partition_qid_pid_idx"],
-};
-pub static SEGMENT: Layout = Layout { name: c"segment", indexes: &[c"segment_pkey"] };
-pub static TRIMMED: Layout = Layout { name: c"trimmed", indexes: &[c"trimmed_pid_upto_idx"] };
-pub static TRANSACTION_ID: Layout =
-    Layout { name: c"transaction_id", indexes: &[c"transaction_id_pid_hash_idx"] };
-pub static SUBSCRIPTION: Layout =
-    Layout { name: c"subscription", indexes: &[c"subscription_qid_name_key", c"subscription_pkey"] };
-pub static CURSOR: Layout = Layout { name: c"cursor", indexes: &[c"cursor_pkey", c"cursor_lease_id_idx"] };
-pub static READY: Layout = Layout { name: c"ready", indexes: &[c"ready_gid_due_at_pid_idx"] };
-pub static DROPPED_DUPLICATE: Layout =
-    Layout { name: c"dropped_duplicate", indexes: &[c"dropped_duplicate_qid_idx"] };
+const fn layout(name: &'static CStr, indexes: &'static [&'static CStr]) -> Layout {
+    Layout { name, indexes, oids: [const { AtomicU32::new(0) }; 5] }
+}
+
+static LAYOUTS: [Layout; 9] = [
+    layout(c"queue", &[c"queue_tenant_name_key", c"queue_pkey"]),
+    layout(
+        c"partition",
+        &[c"partition_qid_name_key", c"partition_pkey", c"partition_partition_id_key", c"partition_qid_pid_idx"],
+    ),
+    layout(c"segment", &[c"segment_pkey"]),
+    layout(c"trimmed", &[c"trimmed_pid_upto_idx"]),
+    layout(c"transaction_id", &[c"transaction_id_pid_hash_idx"]),
+    layout(c"subscription", &[c"subscription_qid_name_key", c"subscription_pkey"]),
+    layout(c"cursor", &[c"cursor_pkey", c"cursor_lease_id_idx"]),
+    layout(c"ready", &[c"ready_gid_due_at_pid_idx"]),
+    layout(c"dropped_duplicate", &[c"dropped_duplicate_qid_idx"]),
+];
+
+/// Forgets oids when pg_class changes: the extension may have been dropped and created again.
+unsafe extern "C-unwind" fn forget_oids(_arg: Datum, _cache: std::ffi::c_int, _hash: u32) {
+    for oid in LAYOUTS.iter().flat_map(|l| &l.oids) {
+        oid.store(0, Relaxed);
+    }
+}
+
+/// Called once, when the library is loaded.
+pub fn register() {
+    // SAFETY: the callback is a plain function that lives for ever.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::RELNAMENSP as i32;
+        pg_sys::CacheRegisterSyscacheCallback(cache, Some(forget_oids), Datum::null());
+    }
+}
+
+impl Layout {
+    /// The oid of the table (0) or of its n-th index (n + 1).
+    fn oid(&self, n: usize) -> Oid {
+        let known = self.oids[n].load(Relaxed);
+        if known != 0 {
+            return Oid::from(known);
+        }
+        let oid = oid_of(if n == 0 { self.name } else { self.indexes[n - 1] });
+        self.oids[n].store(oid.to_u32(), Relaxed);
+        oid
+    }
+}
 
 /// Where a row is.
 pub type Tid = pg_sys::ItemPointerData;
@@ -42,16 +78,17 @@ pub enum Lock {
     Gone,
 }
 
-pub(super) struct Index {
-    pub(super) rel: pg_sys::Relation,
+struct Index {
+    rel: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
-    oid: Oid,
 }
 
-/// An open table with its indexes. Closed on drop; the lock stays until the transaction ends, as usual.
+/// An open table; its indexes are opened when they are needed. Closed on drop; the table's lock stays until the
+/// transaction ends, as usual, and covers the indexes.
 pub struct Table {
     pub(super) rel: pg_sys::Relation,
-    pub(super) indexes: Vec<Index>,
+    layout: &'static Layout,
+    indexes: Vec<OnceCell<Index>>,
     columns: usize,
 }
 
@@ -64,7 +101,7 @@ fn schema() -> Oid {
     oid
 }
 
-fn oid_of(name: &std::ffi::CStr) -> Oid {
+fn oid_of(name: &CStr) -> Oid {
     // SAFETY: a catalog look-up by name.
     let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema()) };
     if oid == Oid::INVALID {
@@ -74,25 +111,33 @@ fn oid_of(name: &std::ffi::CStr) -> Oid {
 }
 
 impl Table {
-    pub fn open(layout: &Layout) -> Table {
-        let lock = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
-        // SAFETY: oids come from the catalog; the relations are kept open until drop.
+    fn open(layout: &'static Layout) -> Table {
+        // SAFETY: the oid comes from the catalog; the relation is kept open until drop.
         unsafe {
-            let rel = pg_sys::table_open(oid_of(layout.name), lock);
+            let rel = pg_sys::table_open(layout.oid(0), pg_sys::RowExclusiveLock as pg_sys::LOCKMODE);
             let columns = (*(*rel).rd_att).natts as usize;
-            let mut table = Table { rel, indexes: Vec::with_capacity(layout.indexes.len()), columns };
-            for name in layout.indexes {
-                let oid = oid_of(name);
-                let rel = pg_sys::index_open(oid, lock);
-                table.indexes.push(Index { rel, info: std::ptr::null_mut(), oid });
-            }
-            table
+            Table { rel, layout, indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(), columns }
         }
     }
 
+    fn index(&self, n: usize) -> &Index {
+        self.indexes[n].get_or_init(|| {
+            // SAFETY: the table is open and locked, so its indexes cannot go away.
+            let rel = unsafe { pg_sys::index_open(self.layout.oid(n + 1), pg_sys::NoLock as pg_sys::LOCKMODE) };
+            Index { rel, info: std::ptr::null_mut() }
+        })
+    }
+
+    pub(super) fn index_relation(&self, n: usize) -> pg_sys::Relation {
+        self.index(n).rel
+    }
+
     fn index_infos(&mut self) {
-        for index in &mut self.indexes {
-            if index.info.is_null() {
+        for n in 0..self.indexes.len() {
+            self.index(n);
+            if let Some(index) = self.indexes[n].get_mut()
+                && index.info.is_null()
+            {
                 // SAFETY: the index is open.
                 index.info = unsafe { pg_sys::BuildIndexInfo(index.rel) };
             }
@@ -118,7 +163,7 @@ impl Table {
             let cid = pg_sys::GetCurrentCommandId(true);
             pg_sys::heap_insert(self.rel, tuple, cid, 0, std::ptr::null_mut());
             let tid = (*tuple).t_self;
-            for index in &self.indexes {
+            for index in self.indexes.iter().filter_map(OnceCell::get) {
                 let info = index.info;
                 let keys = (*info).ii_NumIndexAttrs as usize;
                 let mut key = [Datum::null(); 8];
@@ -213,8 +258,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         // SAFETY: opened in `open`, closed once.
         unsafe {
-            for index in &self.indexes {
-                debug_assert!(index.oid != Oid::INVALID);
+            for index in self.indexes.iter().filter_map(OnceCell::get) {
                 pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
             }
             pg_sys::table_close(self.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -230,9 +274,6 @@ pub struct Row<'s> {
 }
 
 impl<'s> Row<'s> {
-    pub fn is_null(&self, column: usize) -> bool {
-        self.nulls[column]
-    }
     pub fn bool(&self, column: usize) -> bool {
         self.values[column].value() as u8 != 0
     }
@@ -269,33 +310,33 @@ impl<'s> Row<'s> {
 /// The tables one call uses, opened when first asked for.
 #[derive(Default)]
 pub struct Tables {
-    slots: [OnceCell<Box<std::cell::RefCell<Table>>>; 9],
+    slots: [OnceCell<RefCell<Table>>; 9],
 }
 
 macro_rules! tables {
-    ($($n:literal $method:ident $layout:ident;)*) => {$(
-        pub fn $method(&self) -> &std::cell::RefCell<Table> {
-            self.slots[$n].get_or_init(|| Box::new(std::cell::RefCell::new(Table::open(&$layout))))
+    ($($n:literal $method:ident;)*) => {$(
+        pub fn $method(&self) -> &RefCell<Table> {
+            self.slots[$n].get_or_init(|| RefCell::new(Table::open(&LAYOUTS[$n])))
         }
     )*};
 }
 
 impl Tables {
     tables! {
-        0 queue QUEUE;
-        1 partition PARTITION;
-        2 segment SEGMENT;
-        3 trimmed TRIMMED;
-        4 transaction_id TRANSACTION_ID;
-        5 subscription SUBSCRIPTION;
-        6 cursor CURSOR;
-        7 ready READY;
-        8 dropped_duplicate DROPPED_DUPLICATE;
+        0 queue;
+        1 partition;
+        2 segment;
+        3 trimmed;
+        4 transaction_id;
+        5 subscription;
+        6 cursor;
+        7 ready;
+        8 dropped_duplicate;
     }
 }
 
 /// The next value of one of the extension's sequences, whatever the caller's rights.
-pub fn next_value(sequence: &std::ffi::CStr) -> i64 {
+pub fn next_value(sequence: &CStr) -> i64 {
     unsafe extern "C-unwind" {
         fn nextval_internal(relid: Oid, check_permissions: bool) -> i64;
     }

@@ -24,7 +24,6 @@ pub struct Key<'a> {
 
 #[derive(Clone, Copy)]
 pub enum Compare {
-    Less,
     LessOrEqual,
     Equal,
     GreaterOrEqual,
@@ -44,12 +43,10 @@ pub fn cmp(column: i16, compare: Compare, value: Value<'_>) -> Key<'_> {
 fn procedure(key: &Key<'_>) -> u32 {
     use Compare::*;
     match (&key.value, key.compare) {
-        (Value::Int8(_), Less) => pg_sys::F_INT8LT,
         (Value::Int8(_), LessOrEqual) => pg_sys::F_INT8LE,
         (Value::Int8(_), Equal) => pg_sys::F_INT8EQ,
         (Value::Int8(_), GreaterOrEqual) => pg_sys::F_INT8GE,
         (Value::Int8(_), Greater) => pg_sys::F_INT8GT,
-        (Value::Time(_), Less) => pg_sys::F_TIMESTAMPTZ_LT,
         (Value::Time(_), LessOrEqual) => pg_sys::F_TIMESTAMPTZ_LE,
         (Value::Time(_), Equal) => pg_sys::F_TIMESTAMPTZ_EQ,
         (Value::Time(_), GreaterOrEqual) => pg_sys::F_TIMESTAMPTZ_GE,
@@ -62,7 +59,6 @@ fn procedure(key: &Key<'_>) -> u32 {
 
 fn strategy(compare: Compare) -> u16 {
     (match compare {
-        Compare::Less => pg_sys::BTLessStrategyNumber,
         Compare::LessOrEqual => pg_sys::BTLessEqualStrategyNumber,
         Compare::Equal => pg_sys::BTEqualStrategyNumber,
         Compare::GreaterOrEqual => pg_sys::BTGreaterEqualStrategyNumber,
@@ -90,7 +86,6 @@ impl<'t> Scan<'t> {
         });
         // SAFETY: the snapshot's box, the relation and the slot live as long as the scan; keys are copied by rescan.
         unsafe {
-            let index = &table.indexes[index];
             let mut entries = [pg_sys::ScanKeyData::default(); 4];
             for (entry, key) in entries.iter_mut().zip(keys) {
                 let argument = key.value.datum().unwrap_or(Datum::null());
@@ -110,7 +105,7 @@ impl<'t> Scan<'t> {
                 );
             }
             let n = keys.len() as i32;
-            let desc = begin(table.rel, index.rel, &mut *snapshot, n);
+            let desc = begin(table.rel, table.index_relation(index), &mut *snapshot, n);
             pg_sys::index_rescan(desc, entries.as_mut_ptr(), n, std::ptr::null_mut(), 0);
             let slot = pg_sys::table_slot_create(table.rel, std::ptr::null_mut());
             Scan { table, desc, slot, snapshot }

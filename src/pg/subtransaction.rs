@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 /// What went wrong inside: an error of ours, or one that the server raised.
 pub enum Failure<E> {
     Ours(E),
-    Server { sqlstate: pgrx::PgSqlErrorCode, message: String },
+    Server { message: String },
 }
 
 /// Runs `work` in a subtransaction: kept when it succeeds, rolled back when it fails. A cancelled query is not caught.
@@ -35,7 +35,7 @@ pub fn attempt<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Failure<E
                         pgrx::PgSqlErrorCode::ERRCODE_QUERY_CANCELED | pgrx::PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
                     ) =>
                 {
-                    Err(Failure::Server { sqlstate: e.sql_error_code(), message: e.message().to_owned() })
+                    Err(Failure::Server { message: e.message().to_owned() })
                 }
                 _ => cause.rethrow(),
             })

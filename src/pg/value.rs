@@ -45,10 +45,6 @@ impl Value<'_> {
         s.map_or(Value::Null, Value::Text)
     }
 
-    pub fn opt_bytes(b: Option<&[u8]>) -> Value<'_> {
-        b.map_or(Value::Null, Value::Bytes)
-    }
-
     pub fn opt_uuid(id: Option<u128>) -> Value<'static> {
         id.map_or(Value::Null, Value::Uuid)
     }
@@ -77,18 +73,6 @@ pub unsafe fn bytes_of<'a>(datum: Datum) -> &'a [u8] {
     // SAFETY: the caller promises a varlena.
     unsafe {
         let p = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
-        std::slice::from_raw_parts(pgrx::varlena::vardata_any(p).cast(), pgrx::varlena::varsize_any_exhdr(p))
-    }
-}
-
-/// The first `count` bytes of a varlena datum stored EXTERNAL, without fetching the rest.
-///
-/// # Safety
-/// As [`bytes_of`].
-pub unsafe fn prefix_of<'a>(datum: Datum, count: i32) -> &'a [u8] {
-    // SAFETY: the caller promises a varlena.
-    unsafe {
-        let p = pg_sys::pg_detoast_datum_slice(datum.cast_mut_ptr(), 0, count);
         std::slice::from_raw_parts(pgrx::varlena::vardata_any(p).cast(), pgrx::varlena::varsize_any_exhdr(p))
     }
 }

@@ -19,7 +19,15 @@ pub struct Queue {
     pub options: Rc<QueueOptions>,
 }
 
+/// How long [`find_recent`] may answer from memory, in microseconds.
+const RECENT: i64 = 1_000_000;
+
+/// A queue and when it was read; or that there was none.
+type Seen = (u128, String, i64, Option<Queue>);
+
 thread_local! {
+    // The queue that was looked at last.
+    static LAST: RefCell<Option<Seen>> = const { RefCell::new(None) };
     // Parsed options by their text. Equal text means equal options, so nothing is ever stale.
     static PARSED: RefCell<HashMap<String, Rc<QueueOptions>>> = RefCell::default();
 }
@@ -47,6 +55,27 @@ pub fn find(tables: &Tables, tenant: u128, name: &str) -> Result<Option<Queue>> 
     let table = tables.queue().borrow();
     let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant)), eq(2, Value::Text(name))], Sight::Committed);
     scan.forward().map(|row| from_row(&row)).transpose()
+}
+
+/// The queue of this name as it was within the last second, when `recent` will do: for checks that are made again when
+/// it counts.
+pub fn find_recent(tables: &Tables, tenant: u128, name: &str, recent: bool) -> Result<Option<Queue>> {
+    if !recent {
+        return find(tables, tenant, name);
+    }
+    let now = clock::now();
+    let known = LAST.with_borrow(|last| match last {
+        Some((t, n, at, queue)) if *t == tenant && n == name && (0..RECENT).contains(&(now - at)) => {
+            Some(queue.clone())
+        }
+        _ => None,
+    });
+    if let Some(queue) = known {
+        return Ok(queue);
+    }
+    let queue = find(tables, tenant, name)?;
+    LAST.set(Some((tenant, name.to_owned(), now, queue.clone())));
+    Ok(queue)
 }
 
 /// The queue with this key.

@@ -106,10 +106,7 @@ pub fn at_or_before(tables: &Tables, pid: i64, offset: i64) -> Option<Head> {
     let table = tables.segment().borrow();
     let keys = [eq(1, Value::Int8(pid)), cmp(2, Compare::LessOrEqual, Value::Int8(offset))];
     let mut scan = table.scan(0, &keys, Sight::Committed);
-    scan.backward().map(|row| {
-        let base = row.int8(1);
-        Head { base, end: base + i64::from(row.int4(2)) - 1, created_at: row.int8(3) }
-    })
+    scan.backward().map(|row| head(&row))
 }
 
 /// The segment that holds `offset`.
@@ -124,31 +121,53 @@ pub fn holding(tables: &Tables, pid: i64, offset: i64) -> Option<Stored> {
 /// Walks the segments that hold offsets from `from` on, in order and without a gap, until `visit` says stop.
 ///
 /// A segment that is committed while the walk goes on may be seen without its predecessor: the walk ends at the gap.
-pub fn walk(
+pub fn walk(tables: &Tables, pid: i64, from: i64, mut visit: impl FnMut(Stored) -> Result<bool>) -> Result<()> {
+    walk_heads(tables, pid, from, |_, load| visit(load()))
+}
+
+/// As [`walk`], but the bytes are read only when asked for.
+pub fn walk_heads(
     tables: &Tables,
     pid: i64,
     from: i64,
-    mut visit: impl FnMut(Stored) -> Result<bool>,
+    mut visit: impl FnMut(Head, &dyn Fn() -> Stored) -> Result<bool>,
 ) -> Result<()> {
+    // Most walks begin where a segment begins; the others begin inside one.
+    if !walk_from(tables, pid, from, &mut visit)?
+        && let Some(inside) = at_or_before(tables, pid, from).filter(|head| head.end >= from)
+    {
+        walk_from(tables, pid, inside.base, &mut visit)?;
+    }
+    Ok(())
+}
+
+/// False: no segment begins at `start`.
+fn walk_from(
+    tables: &Tables,
+    pid: i64,
+    start: i64,
+    visit: &mut impl FnMut(Head, &dyn Fn() -> Stored) -> Result<bool>,
+) -> Result<bool> {
     let table = tables.segment().borrow();
-    let start = match at_or_before(tables, pid, from) {
-        Some(head) if head.end >= from => head.base,
-        _ => from,
-    };
     let keys = [eq(1, Value::Int8(pid)), cmp(2, Compare::GreaterOrEqual, Value::Int8(start))];
     let mut scan = table.scan(0, &keys, Sight::Committed);
     let mut expected = start;
     while let Some(row) = scan.forward() {
-        if row.int8(1) != expected {
+        let head = head(&row);
+        if head.base != expected {
             break;
         }
-        let segment = stored(&row);
-        expected = segment.end() + 1;
-        if !visit(segment)? {
-            break;
+        expected = head.end + 1;
+        if !visit(head, &|| stored(&row))? {
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(expected != start)
+}
+
+fn head(row: &Row<'_>) -> Head {
+    let base = row.int8(1);
+    Head { base, end: base + i64::from(row.int4(2)) - 1, created_at: row.int8(3) }
 }
 
 /// The first segment written at or after `time`: a binary search over offsets, since both rise together.
@@ -213,8 +232,7 @@ pub fn heads(tables: &Tables, pid: i64, mut visit: impl FnMut(&Head) -> bool) {
     let table = tables.segment().borrow();
     let mut scan = table.scan(0, &[eq(1, Value::Int8(pid))], Sight::Committed);
     while let Some(row) = scan.forward() {
-        let base = row.int8(1);
-        if !visit(&Head { base, end: base + i64::from(row.int4(2)) - 1, created_at: row.int8(3) }) {
+        if !visit(&head(&row)) {
             break;
         }
     }

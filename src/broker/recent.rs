@@ -1,0 +1,103 @@
+//! Segments that were delivered in part, decoded: the next pop of this backend goes on in them without fetching and
+//! decompressing them again. Segments never change, so nothing here can be stale.
+
+use crate::error::Result;
+use crate::rows::segment::{Head, Stored};
+use queen_core::segment::{Frame, OwnedFrame};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Payload bytes that a backend keeps at most.
+const BYTES: usize = 4 << 20;
+
+type Frames = Rc<Vec<OwnedFrame>>;
+
+struct Kept {
+    pid: i64,
+    base: i64,
+    created_at: i64,
+    bytes: usize,
+    frames: Frames,
+}
+
+thread_local! {
+    static KEPT: RefCell<VecDeque<Kept>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// A segment as a pop holds it.
+pub enum Content {
+    Stored(Stored),
+    Decoded(Frames),
+}
+
+/// A claimed part of the log: a segment, and where it is.
+pub struct Piece {
+    pub base: i64,
+    pub end: i64,
+    pub created_at: i64,
+    pub content: Content,
+}
+
+/// The segment, from memory if it is there, else loaded.
+pub fn piece(pid: i64, head: Head, load: impl FnOnce() -> Stored) -> Piece {
+    let known = KEPT.with_borrow(|kept| {
+        kept.iter()
+            .find(|k| k.pid == pid && k.base == head.base && k.created_at == head.created_at)
+            .map(|k| k.frames.clone())
+    });
+    let content = known.map_or_else(|| Content::Stored(load()), Content::Decoded);
+    Piece { base: head.base, end: head.end, created_at: head.created_at, content }
+}
+
+/// Calls `show` with each frame at offsets `[first, last]`; keeps the segment when some of it is still to come.
+pub fn each_frame(
+    pid: i64,
+    piece: &Piece,
+    first: i64,
+    last: i64,
+    mut show: impl FnMut(i64, &Frame<'_>) -> Result<()>,
+) -> Result<()> {
+    let offsets = piece.base.max(first)..=piece.end.min(last);
+    match &piece.content {
+        Content::Decoded(frames) => {
+            for offset in offsets {
+                if let Some(frame) = frames.get((offset - piece.base) as usize) {
+                    show(offset, &frame.as_frame())?;
+                }
+            }
+        }
+        Content::Stored(stored) => {
+            let opened = stored.open()?;
+            let frame = |i: usize| opened.frame(i).map_err(|e| stored.damaged(&e.to_string(), e.kind()));
+            for offset in offsets {
+                show(offset, &frame((offset - piece.base) as usize)?)?;
+            }
+            if last < piece.end && stored.data.len() * 8 < BYTES {
+                let mut frames = Vec::with_capacity(stored.frames as usize);
+                for i in 0..stored.frames as usize {
+                    frames.push(frame(i)?.to_owned_frame());
+                }
+                keep(pid, piece, frames);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn keep(pid: i64, piece: &Piece, frames: Vec<OwnedFrame>) {
+    let bytes = frames.iter().map(|f| f.payload.len() + 128).sum();
+    if bytes > BYTES {
+        return;
+    }
+    KEPT.with_borrow_mut(|kept| {
+        let mut total: usize = kept.iter().map(|k| k.bytes).sum::<usize>() + bytes;
+        while total > BYTES {
+            match kept.pop_front() {
+                Some(old) => total -= old.bytes,
+                None => break,
+            }
+        }
+        kept.push_back(Kept { pid, base: piece.base, created_at: piece.created_at, bytes, frames: Rc::new(frames) });
+    });
+}
