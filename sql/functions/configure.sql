@@ -15,7 +15,7 @@
 -- Errors: QN001 (bad name); QN006 (value of the wrong type or out of range); QN007 (unknown option); 22023
 --         (unknown mode).
 -- Tables: queen.queue (written).
--- Locks: The row of the queue, until the transaction ends. Pushes and pops do not wait for it.
+-- Locks: The name of the queue, until the transaction ends. Pushes and pops do not wait for it.
 CREATE FUNCTION queen.configure(queue text, options jsonb DEFAULT '{}', mode text DEFAULT 'merge')
     RETURNS jsonb
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100

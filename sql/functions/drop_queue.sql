@@ -8,8 +8,8 @@
 -- Result: true if there was such a queue.
 -- Errors: QN001 (bad name).
 -- Tables: All of schema queen (deleted from).
--- Locks: The queue, then its partitions in ascending order, until the transaction ends; waits for pushes that
---        are committing, and they for it.
+-- Locks: The queue, then its cursors, then its partitions, both ascending, until the transaction ends; waits for pops,
+--        acks, pushes and housekeeping under way, and they for it.
 CREATE FUNCTION queen.drop_queue(queue text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000

@@ -17,7 +17,7 @@
 --         and results is empty.
 -- Errors: QN008 (not an array or object of operations); 42501 (not both producer and consumer).
 -- Tables: As push_batch and ack.
--- Locks: First the partitions pushed to, then the cursors, both ascending, until the transaction ends.
+-- Locks: First the cursors, then the partitions pushed to, both ascending, until the transaction ends.
 CREATE FUNCTION queen.transaction(operations json)
     RETURNS jsonb
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200

@@ -7,7 +7,7 @@ use crate::pg::call::{Call, jsonb};
 use crate::pg::relation::Tables;
 use crate::pg::spi;
 use crate::pg::value::Value;
-use crate::rows::queue;
+use crate::rows::{cursor, queue};
 use pgrx::pg_sys::Datum;
 use queen_core::names;
 use queen_core::options::{Mode, QueueOptions};
@@ -55,35 +55,63 @@ fn changed(queue: &queue::Queue, given: &str, mode: Mode) -> Result<QueueOptions
 
 /// `queen.drop_queue(queue) → boolean`: the queue, everything in it and its dead letters.
 ///
-/// Locks the name, then every partition in order of name, so that it waits for pushes under way and they for it.
+/// Locks the name, then hints and cursors, then every partition in order of name: it waits for pops, acks and pushes under
+/// way and they for it. Cursors before partitions, as in a transaction that acks and pushes: its pushes land at commit.
 pub fn drop_queue(call: &Call) -> Result<Datum> {
     let name = arguments::queue(call, 0)?;
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
     queue::lock_name(tenant, name);
     let Some(queue) = queue::find(&tables, tenant, name)? else { return Ok(call.value(Value::Bool(false))) };
-    crate::rows::partition::lock_creation(queue.qid);
     crate::rows::subscription::lock_creation(queue.qid);
-    let statements = [
-        "SELECT pid FROM queen.partition WHERE qid = $1 ORDER BY name FOR UPDATE",
-        "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid",
-        "DELETE FROM queen.cursor c USING queen.subscription s WHERE s.qid = $1 AND c.gid = s.gid",
-        "DELETE FROM queen.segment s USING queen.partition p WHERE p.qid = $1 AND s.pid = p.pid",
-        "DELETE FROM queen.transaction_id t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
-        "DELETE FROM queen.trimmed t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
-        "DELETE FROM queen.subscription WHERE qid = $1",
-        "DELETE FROM queen.dropped_duplicate WHERE qid = $1",
-        "DELETE FROM queen.dead_letter_record WHERE qid = $1",
-        "DELETE FROM queen.partition WHERE qid = $1",
-        "DELETE FROM queen.queue WHERE qid = $1",
-    ];
+    let hints = "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid";
+    delete(queue.qid, &[hints]);
+    lock_cursors(&tables, queue.qid);
+    crate::rows::partition::lock_creation(queue.qid);
+    delete(
+        queue.qid,
+        &[
+            "SELECT pid FROM queen.partition WHERE qid = $1 ORDER BY name FOR UPDATE",
+            hints,
+            "DELETE FROM queen.cursor c USING queen.subscription s WHERE s.qid = $1 AND c.gid = s.gid",
+            "DELETE FROM queen.segment s USING queen.partition p WHERE p.qid = $1 AND s.pid = p.pid",
+            "DELETE FROM queen.transaction_id t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
+            "DELETE FROM queen.trimmed t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
+            "DELETE FROM queen.subscription WHERE qid = $1",
+            "DELETE FROM queen.dropped_duplicate WHERE qid = $1",
+            "DELETE FROM queen.dead_letter_record WHERE qid = $1",
+            "DELETE FROM queen.partition WHERE qid = $1",
+            "DELETE FROM queen.queue WHERE qid = $1",
+        ],
+    );
+    Ok(call.value(Value::Bool(true)))
+}
+
+fn delete(qid: i64, statements: &[&str]) {
     spi::as_owner(|client| {
         for statement in statements {
-            client.update(statement, None, &[queue.qid.into()])?;
+            client.update(*statement, None, &[qid.into()])?;
         }
         Ok::<_, pgrx::spi::Error>(())
     })
     .unwrap_or_else(|e| pgrx::error!("dropping a queue: {e}"));
-    Ok(call.value(Value::Bool(true)))
+}
+
+fn lock_cursors(tables: &Tables, qid: i64) {
+    let pairs = spi::as_owner(|client| {
+        let mut pairs = Vec::new();
+        let statement = "SELECT DISTINCT c.gid, c.pid FROM queen.cursor c JOIN queen.subscription s USING (gid) \
+                          WHERE s.qid = $1 ORDER BY 1, 2";
+        for row in client.select(statement, None, &[qid.into()])? {
+            pairs.push((row["gid"].value::<i64>()?, row["pid"].value::<i64>()?));
+        }
+        Ok::<_, pgrx::spi::Error>(pairs)
+    })
+    .unwrap_or_else(|e| pgrx::error!("dropping a queue: {e}"));
+    for (gid, pid) in pairs {
+        if let (Some(gid), Some(pid)) = (gid, pid) {
+            cursor::take(tables, gid, pid, true);
+        }
+    }
 }
 
 /// `queen.current_tenant() → uuid`: what the views show. A C function, so that the library is loaded, and a setting that

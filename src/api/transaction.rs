@@ -115,7 +115,25 @@ fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::
             }
         }
     }
-    // Lanes before cursors: the global lock order.
+    // Cursors before lanes, as a transaction that acks and pushes takes them: its pushes land at commit.
+    acks.sort_by(|a, b| a.0.cmp(&b.0));
+    for (group, items, at) in acks {
+        for (settled, index) in settle_batch(&tables, tenant, &group, items)?.into_iter().zip(at) {
+            if !settled.verdict.success {
+                let why = settled.verdict.error.unwrap_or("rejected");
+                let which = names::cut(&settled.transaction_id, 64);
+                let unknown = if why.starts_with("unresolvable") { "ack references unknown transactionId; " } else { "" };
+                return Err(Stop::Undone(Undone {
+                    reason: "ack_rejected",
+                    error: format!("QTXN {unknown}ack of \"{which}\" was rejected: {why}; transaction rolled back"),
+                }));
+            }
+            results[index] = serde_json::json!({
+                "index": index, "type": "ack", "success": true, "transactionId": settled.transaction_id,
+                "error": null, "dlq": settled.verdict.dlq,
+            });
+        }
+    }
     let pushed = append(&tables, &pushes)?;
     let mut seen: Vec<u128> = Vec::new();
     for ((push, pushed), index) in pushes.iter().zip(&pushed).zip(push_at) {
@@ -137,24 +155,6 @@ fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::
             result["duplicate"] = true.into();
         }
         results[index] = result;
-    }
-    acks.sort_by(|a, b| a.0.cmp(&b.0));
-    for (group, items, at) in acks {
-        for (settled, index) in settle_batch(&tables, tenant, &group, items)?.into_iter().zip(at) {
-            if !settled.verdict.success {
-                let why = settled.verdict.error.unwrap_or("rejected");
-                let which = names::cut(&settled.transaction_id, 64);
-                let unknown = if why.starts_with("unresolvable") { "ack references unknown transactionId; " } else { "" };
-                return Err(Stop::Undone(Undone {
-                    reason: "ack_rejected",
-                    error: format!("QTXN {unknown}ack of \"{which}\" was rejected: {why}; transaction rolled back"),
-                }));
-            }
-            results[index] = serde_json::json!({
-                "index": index, "type": "ack", "success": true, "transactionId": settled.transaction_id,
-                "error": null, "dlq": settled.verdict.dlq,
-            });
-        }
     }
     Ok(results)
 }
