@@ -37,7 +37,7 @@ pub fn maintain(call: &Call) -> Result<Datum> {
         for queue in queue::of_tenant(&tables, tenant)? {
             retain(&tables, &queue, &mut done)?;
         }
-        done.orphans = orphans();
+        done.orphans = orphans(&tables);
         fold_counters();
     }
     let answer = serde_json::json!({
@@ -111,6 +111,9 @@ fn trim(
         }
     });
     let Some(upto) = upto else { return Ok(()) };
+    if !partition::keep(tables, partition) {
+        return Ok(());
+    }
     for base in ends {
         let Some(stored) = segment::holding(tables, partition.pid, base) else { continue };
         // A damaged segment goes like any other; its ids stay behind and resolve to nothing.
@@ -134,20 +137,24 @@ fn trim(
     Ok(())
 }
 
-/// Rows whose group or partition is gone: a registration or a first push that was rolled back next to others.
-fn orphans() -> i64 {
+/// Rows whose group is gone: a registration that was rolled back next to others. A registration that is still open has
+/// hints already, from pushes that saw it.
+fn orphans(tables: &Tables) -> i64 {
     spi::as_owner(|client| {
         let mut n = 0;
         for table in ["ready", "cursor"] {
-            n += client
-                .update(
-                    &format!(
-                        "DELETE FROM queen.{table} t WHERE NOT EXISTS (SELECT FROM queen.subscription s WHERE s.gid = t.gid)"
-                    ),
-                    None,
-                    &[],
-                )?
-                .len();
+            let gone = format!(
+                "SELECT DISTINCT gid FROM queen.{table} t WHERE NOT EXISTS (SELECT FROM queen.subscription s WHERE s.gid = t.gid)"
+            );
+            let mut gids = Vec::new();
+            for row in client.select(&gone, None, &[])? {
+                gids.extend(row["gid"].value::<i64>()?);
+            }
+            for gid in gids {
+                if !subscription::is_known(tables, gid) {
+                    n += client.update(&format!("DELETE FROM queen.{table} WHERE gid = $1"), None, &[gid.into()])?.len();
+                }
+            }
         }
         Ok::<_, pgrx::spi::Error>(n as i64)
     })

@@ -99,3 +99,9 @@ pub fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
 pub fn lock_for_append(tables: &Tables, partition: &Partition) -> bool {
     tables.partition().borrow().lock(partition.tid, true, true) == Lock::Held
 }
+
+/// Keeps the partition from being dropped until the transaction ends; pushes are not in the way. False: it is gone, or
+/// somebody is about to drop it.
+pub fn keep(tables: &Tables, partition: &Partition) -> bool {
+    tables.partition().borrow().lock(partition.tid, false, false) == Lock::Held
+}

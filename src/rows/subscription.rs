@@ -65,6 +65,13 @@ pub fn by_gid(tables: &Tables, gid: i64) -> Option<Subscription> {
     scan.forward().map(|row| from_row(&row))
 }
 
+/// Whether there is a group with this key, or one whose transaction has not committed yet.
+pub fn is_known(tables: &Tables, gid: i64) -> bool {
+    let table = tables.subscription().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(gid))], Sight::Everything);
+    scan.forward().is_some()
+}
+
 /// Every group of a queue, also those whose transaction has not committed yet: an append that happens next to a
 /// registration must not be overlooked by both.
 pub fn of_queue(tables: &Tables, qid: i64) -> Vec<Subscription> {
