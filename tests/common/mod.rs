@@ -21,6 +21,7 @@
 //! `QUEEN_KEEP=1` keeps the folder (stopped, with the server's log) and says where it is.
 
 pub mod compare;
+pub mod session;
 
 use std::ffi::OsStr;
 use std::fs;

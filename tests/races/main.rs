@@ -1,1 +1,11 @@
 //! Two sessions against each other: every pair of verbs, permuted, observed through locks and not through sleeps.
+
+mod crowd;
+mod dedup;
+mod drained;
+mod outbox;
+mod pairs;
+mod prepared;
+mod registration;
+mod sweep;
+mod wait;
