@@ -2,8 +2,9 @@
 //! transaction that did nothing but push is flushed after its locks are gone, waiting consumers are woken.
 //!
 //! **Early lock release.** A lane's lock is held until the end of the transaction. Were it held through the flush of the
-//! commit record, every producer of a lane would wait for one flush each. So a pure push commits asynchronously and waits
-//! for the flush when its locks are released, before the client gets its answer. WAL is sequential: whatever was built
+//! commit record, every producer of a lane would wait for one flush each. So a pure push that had to wait for a lane
+//! commits asynchronously and waits for the flush when its locks are released, before the client gets its answer (one
+//! that did not wait commits as usual: it saves waking the WAL writer). WAL is sequential: whatever was built
 //! on such a commit is durable only if that commit is. A transaction that wrote anything else commits as usual, so
 //! nobody can see business data that a crash may still take back. The caller's `synchronous_commit` level and
 //! synchronous standbys are respected: the wait is the same, only later.
@@ -27,6 +28,8 @@ struct State {
     foreign: bool,
     /// Messages were appended: lanes are locked.
     appended: bool,
+    /// A lane was locked by somebody else first: others are likely waiting behind us, too.
+    contended: bool,
     /// Cursors moved: the commit must be durable before it is answered.
     settled: bool,
     /// Queues whose consumers may find something.
@@ -74,6 +77,11 @@ pub fn appended(qid: i64) {
         s.appended = true;
         push_unique(&mut s.wake, qid);
     });
+}
+
+/// Somebody else had a lane that this transaction wants.
+pub fn contended() {
+    with(|s| s.contended = true);
 }
 
 /// A cursor moved in a way that must survive a crash.
@@ -172,7 +180,7 @@ fn choose_commit() {
                 return;
             }
             let durable = s.appended || s.settled;
-            if durable && !(s.appended && crate::guc::early_lock_release()) {
+            if durable && !(s.appended && s.contended && crate::guc::early_lock_release()) {
                 return;
             }
             s.flush = durable;
