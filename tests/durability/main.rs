@@ -1,1 +1,6 @@
-//! Crash, restart, dump and restore, drop and create: what was acknowledged is there.
+//! What survives: crashes, killed consumers, dump and restore, drop and create, restarts, a server that did not preload.
+
+mod crash;
+mod dump;
+mod exactly_once;
+mod lifecycle;
