@@ -20,5 +20,5 @@ pub extern "C-unwind" fn _PG_init() {
     guc::declare();
     pg::relation::register();
     pg::commit::register();
-    pg::wakeup::register();
+    pg::shared_memory::register();
 }

@@ -1,7 +1,7 @@
 //! Pushes of the running transaction, kept in this backend until it commits. A rollback leaves nothing behind, a rollback
 //! to a savepoint drops what came after it, and no lock is held while the transaction goes on.
 
-use crate::broker::append::{Push, append, mint};
+use crate::broker::append::{Push, When, append, mint};
 use crate::error::Result;
 use crate::pg::clock;
 use crate::pg::relation::Tables;
@@ -107,7 +107,7 @@ pub fn clear() {
 
 /// Appends everything that is pending; answers how many messages were stored. Duplicates that turn up only now are
 /// dropped and counted: the first push of that id is in the queue.
-pub fn append_all() -> Result<i64> {
+pub fn append_all(when: When) -> Result<i64> {
     let pushes = PENDING.with_borrow_mut(|p| {
         p.levels.clear();
         p.explicit.clear();
@@ -117,7 +117,7 @@ pub fn append_all() -> Result<i64> {
         return Ok(0);
     }
     let tables = Tables::default();
-    let results = append(&tables, &pushes)?;
+    let results = append(&tables, &pushes, when)?;
     let mut duplicates: HashMap<(u128, &str), i64> = HashMap::new();
     for (push, result) in pushes.iter().zip(&results) {
         if result.duplicate {

@@ -3,7 +3,9 @@
 //!
 //! | adapter | differs from `queen` in |
 //! | --- | --- |
-//! | `queen` | one message: `push`; a batch: `push_batch` (wire items); `pop`, then `ack_lease` |
+//! | `queen` | one message: `push` and `pop`; a batch: the JSON twins `push_batch_json` and `pop_json`, as the sidecar calls them; `ack_lease` |
+//! | `queen-sql` | batches as rows: `push_batch`, `pop` with `jsonb_payload => false` |
+//! | `queen-jsonb` | as `queen-sql`, and every payload converted to jsonb |
 //! | `queen-txid` | every message carries a transaction id of the caller's, so the dedup window is really probed |
 //! | `queen-nodedup` | the queue has `dedupWindowSeconds` 0 |
 //! | `queen-many` | a batch goes through `push_many` (a jsonb array) and lands at commit |
@@ -31,18 +33,25 @@ pub struct Queen {
     many: bool,
     /// `ack` and `ack_batch` instead of `ack_lease`.
     ack_by_id: bool,
+    /// Batches through the JSON twins.
+    json: bool,
+    /// Payloads as jsonb too.
+    jsonb: bool,
 }
 
 impl Queen {
-    const PLAIN: Queen = Queen { name: "queen", txid: false, dedup: true, many: false, ack_by_id: false };
+    const PLAIN: Queen = Queen { name: "queen", txid: false, dedup: true, many: false, ack_by_id: false, json: true, jsonb: false };
+    const ROWS: Queen = Queen { name: "queen-sql", json: false, ..Queen::PLAIN };
 
     pub fn variants() -> Vec<Box<dyn Adapter>> {
         vec![
             Box::new(Queen::PLAIN),
+            Box::new(Queen::ROWS),
+            Box::new(Queen { name: "queen-jsonb", jsonb: true, ..Queen::ROWS }),
             Box::new(Queen { name: "queen-txid", txid: true, ..Queen::PLAIN }),
             Box::new(Queen { name: "queen-nodedup", dedup: false, ..Queen::PLAIN }),
-            Box::new(Queen { name: "queen-many", many: true, ..Queen::PLAIN }),
-            Box::new(Queen { name: "queen-ackid", ack_by_id: true, ..Queen::PLAIN }),
+            Box::new(Queen { name: "queen-many", many: true, ..Queen::ROWS }),
+            Box::new(Queen { name: "queen-ackid", ack_by_id: true, ..Queen::ROWS }),
         ]
     }
 }
@@ -82,18 +91,22 @@ impl Adapter for Queen {
     }
     async fn producer(&self, c: Client, ctx: Arc<Ctx>, idx: usize) -> Result<Box<dyn Producer>> {
         let one = c.prepare(if self.txid {
-            "SELECT queen.push('q', $1::text::jsonb, $2, $3)"
+            "SELECT (queen.push('q', $1::text::jsonb, $2, $3)).message_id"
         } else {
-            "SELECT queen.push('q', $1::text::jsonb, $2)"
+            "SELECT (queen.push('q', $1::text::jsonb, $2)).message_id"
         }).await?;
-        let batch = c.prepare("SELECT * FROM queen.push_batch($1::text::json)").await?;
+        let batch = c.prepare(if self.json {
+            "SELECT queen.push_batch_json($1)"
+        } else {
+            "SELECT * FROM queen.push_batch($1::text::json)"
+        }).await?;
         let many = c.prepare(if self.txid {
             "SELECT * FROM queen.push_many('q', $1::text[]::jsonb[], $2, $3)"
         } else {
             "SELECT * FROM queen.push_many('q', $1::text[]::jsonb[], $2)"
         }).await?;
         Ok(Box::new(P {
-            c, one, batch, many, use_many: self.many, part: idx % ctx.partitions, parts: ctx.partitions,
+            c, one, batch, many, use_many: self.many, json: self.json, part: idx % ctx.partitions, parts: ctx.partitions,
             txid: self.txid.then_some((idx as u64) << 40), items: String::new(),
         }))
     }
@@ -101,13 +114,15 @@ impl Adapter for Queen {
         let g = &ctx.groups[group];
         let pop = c.prepare(&format!(
             "SELECT partition_id, transaction_id, lease_id, payload_text
-             FROM queen.pop('q', '{g}', batch => $1, max_partitions => $2, lease_seconds => 60)")).await?;
+             FROM queen.pop('q', '{g}', batch => $1, max_partitions => $2, lease_seconds => 60, jsonb_payload => {})", self.jsonb)).await?;
+        let pop_json = c.prepare(&format!(
+            "SELECT queen.pop_json('q', '{g}', batch => $1, max_partitions => $2, lease_seconds => 60)")).await?;
         let ack_lease = c.prepare("SELECT queen.ack_lease($1)").await?;
         let ack = c.prepare(&format!("SELECT success, error FROM queen.ack($1, $2, 'completed', '{g}', $3)")).await?;
         let ack_batch = c.prepare(&format!("SELECT success, error FROM queen.ack_batch($1::text::json, '{g}')")).await?;
         let max_partitions = std::env::var("BENCH_QUEEN_MAX_PARTITIONS").ok().and_then(|s| s.parse().ok());
         Ok(Box::new(C {
-            c, pop, ack_lease, ack, ack_batch, by_id: self.ack_by_id, max_partitions, keyed: ctx.partitions > 64,
+            c, pop, pop_json, json: self.json, ack_lease, ack, ack_batch, by_id: self.ack_by_id, max_partitions, keyed: ctx.partitions > 64,
             lease: Id::default(), ids: vec![], n: 0,
         }))
     }
@@ -119,6 +134,7 @@ struct P {
     batch: Statement,
     many: Statement,
     use_many: bool,
+    json: bool,
     part: usize,
     parts: usize,
     /// The last transaction id given, when the driver gives them.
@@ -146,6 +162,11 @@ impl P {
         self.items.push(']');
         let rows = self.c.query(&self.batch, &[&self.items]).await?;
         self.items.clear();
+        if self.json {
+            let answered = rows[0].get::<_, &str>(0).matches("\"messageId\"").count();
+            ensure!(answered == want, "push_batch_json answered {answered} for {want} items");
+            return Ok(());
+        }
         ensure!(rows.len() == want, "push_batch answered {} rows for {want} items", rows.len());
         Ok(())
     }
@@ -188,6 +209,8 @@ impl Producer for P {
 struct C {
     c: Client,
     pop: Statement,
+    pop_json: Statement,
+    json: bool,
     ack_lease: Statement,
     ack: Statement,
     ack_batch: Statement,
@@ -205,6 +228,22 @@ impl Consumer for C {
     async fn pop(&mut self, max: usize, ts: &mut Vec<u64>) -> Result<usize> {
         let batch = max as i32;
         let parts = self.max_partitions.unwrap_or(if self.keyed { batch } else { 1 });
+        if self.json && max > 1 {
+            let row = self.c.query_one(&self.pop_json, &[&batch, &parts]).await?;
+            let text: &str = row.get(0);
+            let data = "\"data\":";
+            let mut rest = text;
+            self.n = 0;
+            while let Some(at) = rest.find(data) {
+                rest = &rest[at + data.len()..];
+                ts.push(ts_of(&rest.as_bytes()[..rest.len().min(64)]));
+                self.n += 1;
+            }
+            if self.n > 0 {
+                self.lease = Id::parse(&text[12..48])?;
+            }
+            return Ok(self.n);
+        }
         let rows = self.c.query(&self.pop, &[&batch, &parts]).await?;
         self.ids.clear();
         self.n = rows.len();
@@ -253,6 +292,11 @@ impl std::fmt::Display for Id {
         let n = u128::from_be_bytes(self.0);
         write!(f, "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
             n >> 96, (n >> 80) & 0xffff, (n >> 64) & 0xffff, (n >> 48) & 0xffff, n & 0xffff_ffff_ffff)
+    }
+}
+impl Id {
+    fn parse(text: &str) -> Result<Id> {
+        Ok(Id(u128::from_str_radix(&text.replace('-', ""), 16)?.to_be_bytes()))
     }
 }
 impl<'a> FromSql<'a> for Id {

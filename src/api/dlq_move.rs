@@ -1,6 +1,6 @@
 //! Moving a dead letter back into a queue.
 
-use crate::broker::append::{Push, append};
+use crate::broker::append::{Push, When, append};
 use crate::broker::lookup;
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
@@ -68,6 +68,7 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
                     producer: None,
                     id: None,
                 }],
+                When::Now,
             )?;
             let pushed = pushed
                 .first()

@@ -1,7 +1,7 @@
 //! Producing.
 
 use crate::api::arguments;
-use crate::broker::append::{Push, Pushed, append};
+use crate::broker::append::{Push, Pushed, When, append};
 use crate::broker::{lookup, seal};
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
@@ -188,7 +188,7 @@ fn batch<'a>(items: &'a str) -> Result<(Vec<Push<'a>>, Vec<Pushed>)> {
             id: None,
         });
     }
-    let results = append(&Tables::default(), &pushes)?;
+    let results = append(&Tables::default(), &pushes, When::Now)?;
     Ok((pushes, results))
 }
 
@@ -238,6 +238,6 @@ pub fn push_batch_json(call: &Call) -> Result<Datum> {
 
 /// `queen.flush() → bigint`: appends the transaction's pending pushes now.
 pub fn flush(call: &Call) -> Result<Datum> {
-    let stored = pending::append_all()?;
+    let stored = pending::append_all(When::Now)?;
     Ok(call.value(Value::Int8(stored)))
 }

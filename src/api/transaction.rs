@@ -2,7 +2,7 @@
 
 use crate::api::ack::settle_batch;
 use crate::api::arguments;
-use crate::broker::append::{Push, append, mint};
+use crate::broker::append::{Push, When, append, mint};
 use crate::error::{Error, ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, jsonb};
@@ -134,7 +134,7 @@ fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::
             });
         }
     }
-    let pushed = append(&tables, &pushes)?;
+    let pushed = append(&tables, &pushes, When::Now)?;
     let mut seen: Vec<u128> = Vec::new();
     for ((push, pushed), index) in pushes.iter().zip(&pushed).zip(push_at) {
         let inside = seen.contains(&pushed.message_id);

@@ -4,7 +4,8 @@
 use crate::broker::{lookup, seal};
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
-use crate::pg::relation::Tables;
+use crate::pg::relation::{Lock, Tables};
+use crate::pg::shared_append::{self, Offer};
 use crate::pg::scan::Sight;
 use crate::pg::{clock, commit};
 use crate::rows::partition::{self, Partition};
@@ -47,6 +48,17 @@ impl Push<'_> {
     }
 }
 
+/// When an append happens, as far as others may wait for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// In the middle of a transaction, which may go on for long.
+    Now,
+    /// The transaction is committing: its pushes may be left to another session, or others' taken along.
+    Commit,
+    /// The transaction is being prepared, and may stay so for long.
+    Prepare,
+}
+
 /// What became of a push.
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed {
@@ -67,13 +79,13 @@ const ATTEMPTS: usize = 5;
 ///
 /// # Errors
 /// Encrypted queue without key (`EncryptionUnavailable`); damaged segment met while looking for a duplicate.
-pub fn append(tables: &Tables, pushes: &[Push<'_>]) -> Result<Vec<Pushed>> {
+pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pushed>> {
     let mut order: Vec<usize> = (0..pushes.len()).collect();
     order.sort_by(|&a, &b| pushes[a].lane().cmp(&pushes[b].lane()));
     let mut results = vec![None; pushes.len()];
     for of_queue in order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue)) {
         let mut attempts = 0;
-        while !append_to_queue(tables, pushes, of_queue, &mut results)? {
+        while !append_to_queue(tables, pushes, of_queue, when, &mut results)? {
             attempts += 1;
             if attempts == ATTEMPTS {
                 return Err(error(ErrorKind::Internal, "the queue was dropped again and again during the push"));
@@ -88,6 +100,7 @@ fn append_to_queue(
     tables: &Tables,
     pushes: &[Push<'_>],
     order: &[usize],
+    when: When,
     results: &mut [Option<Pushed>],
 ) -> Result<bool> {
     let Some(&first) = order.first() else { return Ok(true) };
@@ -113,13 +126,56 @@ fn append_to_queue(
     }
     let mut groups: Option<Vec<Subscription>> = None;
     for (lane, partition) in lanes.iter().zip(partitions.iter().flatten()) {
-        if !partition::lock_for_append(tables, partition) {
+        let mut held = partition::try_lock_for_append(tables, partition);
+        if held == Lock::Busy {
+            held = match pushes {
+                // Somebody is appending here. A lone message can go along with the next append.
+                [only] if when == When::Commit && sealer.is_none() => match go_along(tables, partition, only) {
+                    Along::Stored(pushed) => {
+                        results[lane[0]] = Some(pushed);
+                        return Ok(true);
+                    }
+                    Along::Lock(held) => held,
+                },
+                _ => wait_for_lane(tables, partition),
+            };
+        }
+        if held != Lock::Held {
             return Ok(false);
         }
-        append_to_lane(tables, pushes, lane, &queue, partition, sealer.as_ref(), results, &mut groups)?;
+        commit::appended(queue.qid, partition.pid);
+        append_to_lane(tables, pushes, lane, &queue, partition, sealer.as_ref(), when, results, &mut groups)?;
     }
-    commit::appended(queue.qid);
     Ok(true)
+}
+
+fn wait_for_lane(tables: &Tables, partition: &Partition) -> Lock {
+    commit::contended();
+    if partition::lock_for_append(tables, partition) { Lock::Held } else { Lock::Gone }
+}
+
+/// What became of a message that another append may take along.
+enum Along {
+    Stored(Pushed),
+    Lock(Lock),
+}
+
+/// Lets the next append to a busy lane take this message along; see [`shared_append`].
+fn go_along(tables: &Tables, partition: &Partition, push: &Push<'_>) -> Along {
+    let plain = push.transaction_id.is_none() && push.trace_id.is_none() && push.headers.is_none() && push.producer.is_none();
+    let Some(id) = push.id.filter(|_| plain && commit::nothing_written()) else {
+        return Along::Lock(wait_for_lane(tables, partition));
+    };
+    let try_lock = || partition::try_lock_for_append(tables, partition);
+    match shared_append::offer(partition.pid, id, push.payload.as_bytes(), try_lock) {
+        Offer::Stored { offset, lsn } => {
+            shared_append::wait_durable(lsn);
+            Along::Stored(Pushed { message_id: id, partition_id: partition.id, offset, duplicate: false })
+        }
+        Offer::Ours => Along::Lock(Lock::Held),
+        Offer::Gone => Along::Lock(Lock::Gone),
+        Offer::Wait => Along::Lock(wait_for_lane(tables, partition)),
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -130,6 +186,7 @@ fn append_to_lane(
     queue: &Queue,
     partition: &Partition,
     sealer: Option<&queen_core::envelope::KeyRing>,
+    when: When,
     results: &mut [Option<Pushed>],
     groups: &mut Option<Vec<Subscription>>,
 ) -> Result<()> {
@@ -191,6 +248,19 @@ fn append_to_lane(
                 encrypted: sealer.is_some(),
             });
         }
+        let along = if when == When::Commit && sealer.is_none() { shared_append::take(partition.pid) } else { Vec::new() };
+        frames.extend(along.iter().map(|taken| FrameIn {
+            id: taken.id,
+            transaction_id: None,
+            payload: &taken.payload,
+            headers: None,
+            trace_id: None,
+            producer: None,
+            enqueued_at: None,
+            encrypted: false,
+        }));
+        let own = fresh.len() as i64;
+        commit::appended_for(along.iter().zip(tail.offset + 1 + own..).map(|(taken, offset)| taken.written(offset)));
         let mut offset = tail.offset + 1;
         let mut written_at = created_at;
         for part in split(&frames) {
@@ -206,8 +276,10 @@ fn append_to_lane(
                     }
                     None => {}
                 }
-                let at = fresh[(offset - tail.offset - 1) as usize];
-                results[at] = Some(Pushed { message_id: frame.id, partition_id: partition.id, offset, duplicate: false });
+                if let Some(&at) = fresh.get((offset - tail.offset - 1) as usize) {
+                    results[at] =
+                        Some(Pushed { message_id: frame.id, partition_id: partition.id, offset, duplicate: false });
+                }
                 offset += 1;
             }
             written_at += 1;

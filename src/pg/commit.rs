@@ -13,6 +13,8 @@
 //! a redelivery.
 #![allow(unsafe_code)]
 
+use super::shared_append;
+use crate::broker::append::When;
 use crate::error::{Error, Result};
 use pgrx::pg_sys;
 use std::cell::RefCell;
@@ -32,6 +34,10 @@ struct State {
     contended: bool,
     /// Cursors moved: the commit must be durable before it is answered.
     settled: bool,
+    /// Lanes that this transaction has locked.
+    lanes: Vec<i64>,
+    /// Messages of other sessions that it appends.
+    written: Vec<shared_append::Written>,
     /// Queues whose consumers may find something.
     wake: Vec<i64>,
     /// The commit record has to be flushed once the locks are released.
@@ -71,12 +77,25 @@ pub fn leave() {
     with(|s| s.mark = wal_records());
 }
 
-/// Messages of queue `qid` were appended.
-pub fn appended(qid: i64) {
+/// The lane of partition `pid` of queue `qid` is locked, and messages are appended to it.
+pub fn appended(qid: i64, pid: i64) {
     with(|s| {
         s.appended = true;
+        s.lanes.push(pid);
         push_unique(&mut s.wake, qid);
     });
+}
+
+/// Other sessions' messages are part of what this transaction appends: they hear of its end.
+pub fn appended_for(written: impl Iterator<Item = shared_append::Written>) {
+    with(|s| s.written.extend(written));
+}
+
+/// Whether the running transaction has written nothing at all so far.
+pub fn nothing_written() -> bool {
+    // SAFETY: reads this backend's transaction state.
+    let no_xid = unsafe { pg_sys::GetTopTransactionIdIfAny() } == pg_sys::TransactionId::INVALID;
+    no_xid && with(|s| !s.foreign && !s.appended && !s.settled)
 }
 
 /// Somebody else had a lane that this transaction wants.
@@ -123,23 +142,26 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
     use pg_sys::XactEvent::*;
     match event {
         XACT_EVENT_PRE_COMMIT => guarded(|| {
-            append_pending()?;
+            append_pending(When::Commit)?;
             choose_commit();
             Ok(())
         }),
-        XACT_EVENT_PRE_PREPARE => guarded(append_pending),
+        XACT_EVENT_PRE_PREPARE => guarded(|| append_pending(When::Prepare)),
         XACT_EVENT_COMMIT => {
-            let wake = with(|s| {
+            with(|s| {
                 restore(s);
-                std::mem::take(&mut s.wake)
+                shared_append::finish(&s.written, true);
+                shared_append::wake_next(&s.lanes);
+                super::wakeup::wake(&s.wake);
             });
-            super::wakeup::wake(&wake);
             end();
         }
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => {
             with(|s| {
                 restore(s);
                 s.flush = false;
+                shared_append::finish(&s.written, false);
+                shared_append::wake_next(&s.lanes);
             });
             end();
         }
@@ -153,14 +175,14 @@ fn end() {
     with(|s| *s = State { flush: s.flush, ..State::default() });
 }
 
-fn append_pending() -> Result<()> {
+fn append_pending(when: When) -> Result<()> {
     if crate::pending::is_empty() {
         return Ok(());
     }
     enter();
     // SAFETY: the transaction is still running; TOAST needs a snapshot, and it is popped again.
     unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
-    let outcome = crate::pending::append_all().map(|_| ());
+    let outcome = crate::pending::append_all(when).map(|_| ());
     // SAFETY: pushed above.
     unsafe { pg_sys::PopActiveSnapshot() };
     leave();

@@ -10,6 +10,8 @@ pub mod procedure;
 pub mod relation;
 pub mod scan;
 pub mod settings;
+pub mod shared_append;
+pub mod shared_memory;
 pub mod spi;
 pub mod subtransaction;
 pub mod value;

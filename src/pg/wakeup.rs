@@ -2,6 +2,7 @@
 //! the library to be loaded at server start (shared memory); without it waiters look again every 50 ms.
 #![allow(unsafe_code)]
 
+use super::shared_memory::{backends, my_slot, set_latch, wait_latch};
 use pgrx::pg_sys;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -26,68 +27,23 @@ struct Shared {
 }
 
 static mut SHARED: *mut Shared = std::ptr::null_mut();
-static mut NEXT_REQUEST: pg_sys::shmem_request_hook_type = None;
-static mut NEXT_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
 fn shared() -> Option<&'static Shared> {
     // SAFETY: set once at server start, inherited by every backend, never unmapped; all fields are atomics.
     unsafe { SHARED.as_ref() }
 }
 
-/// Whether the library was loaded at server start.
-pub fn preloaded() -> bool {
-    shared().is_some()
-}
-
-fn backends() -> usize {
-    // Backend slots that can run SQL: MaxBackends; it is settled before shared memory is requested.
-    // SAFETY: a global of the server.
-    unsafe { pg_sys::MaxBackends as usize + 64 }
-}
-
-fn size() -> usize {
+pub(super) fn size() -> usize {
     std::mem::size_of::<Shared>() + backends() * std::mem::size_of::<AtomicI64>()
 }
 
-/// Asks for shared memory; only while the server starts.
-pub fn register() {
-    // SAFETY: hooks are chained as the server expects; called once, before any backend exists.
+/// # Safety
+/// `area` must be `size()` bytes of shared memory, zeroed when new.
+pub(super) unsafe fn attach(area: *mut u8) {
+    // SAFETY: all-zero is a valid state of the atomics; called once, at server start.
     unsafe {
-        if !pg_sys::process_shared_preload_libraries_in_progress {
-            return;
-        }
-        NEXT_REQUEST = pg_sys::shmem_request_hook;
-        pg_sys::shmem_request_hook = Some(request);
-        NEXT_STARTUP = pg_sys::shmem_startup_hook;
-        pg_sys::shmem_startup_hook = Some(startup);
-    }
-}
-
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn request() {
-    // SAFETY: the next hook, then our share.
-    unsafe {
-        if let Some(next) = NEXT_REQUEST {
-            next();
-        }
-        pg_sys::RequestAddinShmemSpace(size());
-    }
-}
-
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn startup() {
-    // SAFETY: ShmemInitStruct returns `size()` bytes; all-zero is a valid initial state for the atomics.
-    unsafe {
-        if let Some(next) = NEXT_STARTUP {
-            next();
-        }
-        let mut found = false;
-        let p = pg_sys::ShmemInitStruct(c"queen wake-ups".as_ptr(), size(), &mut found).cast::<Shared>();
-        if !found {
-            std::ptr::write_bytes(p.cast::<u8>(), 0, size());
-            (*p).backends = backends() as u32;
-        }
-        SHARED = p;
+        SHARED = area.cast();
+        (*SHARED).backends = backends() as u32;
     }
 }
 
@@ -114,8 +70,7 @@ pub fn wake(queues: &[i64]) {
         }
         for (n, slot) in slots(s).iter().enumerate() {
             if slot.load(SeqCst) == place as i64 + 1 {
-                // SAFETY: n is an index of a live PGPROC entry; a latch may be set by anybody at any time.
-                unsafe { pg_sys::SetLatch(&mut (*(*pg_sys::ProcGlobal).allProcs.add(n)).procLatch) };
+                set_latch(n);
             }
         }
     }
@@ -132,8 +87,7 @@ impl Waiter {
     pub fn new(qid: i64) -> Waiter {
         let place = place(qid);
         let slot = shared().and_then(|s| {
-            // SAFETY: MyProc is this backend's entry of allProcs.
-            let n = unsafe { pg_sys::MyProc.offset_from((*pg_sys::ProcGlobal).allProcs) } as usize;
+            let n = my_slot();
             let slot = slots(s).get(n)?;
             slot.store(place as i64 + 1, SeqCst);
             s.waiting[place].fetch_add(1, SeqCst);
@@ -171,12 +125,7 @@ impl Waiter {
             if left <= 0 {
                 return;
             }
-            // SAFETY: this backend's own latch; interrupts are served after each wake-up.
-            unsafe {
-                let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-                pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, left as _, pg_sys::PG_WAIT_EXTENSION);
-                pg_sys::ResetLatch(pg_sys::MyLatch);
-            }
+            wait_latch(left);
             pgrx::check_for_interrupts!();
         }
     }

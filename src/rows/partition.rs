@@ -1,6 +1,6 @@
 //! Partitions: the lanes of a queue.
 
-use crate::pg::{clock, commit};
+use crate::pg::clock;
 use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Lock, Row, Tables, Tid, next_value};
 use crate::pg::scan::{Compare, InProgress, Sight, cmp, eq};
@@ -95,16 +95,14 @@ pub fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
     Partition { pid, qid, name: name.to_owned(), id, created_at, tid }
 }
 
-/// Makes this transaction the only one that appends to the partition until it ends. False: the partition is gone.
+/// Tries to make this transaction the only one that appends to the partition until it ends.
+pub fn try_lock_for_append(tables: &Tables, partition: &Partition) -> Lock {
+    tables.partition().borrow().lock(partition.tid, true, false)
+}
+
+/// As [`try_lock_for_append`], but waits for whoever appends. False: the partition is gone.
 pub fn lock_for_append(tables: &Tables, partition: &Partition) -> bool {
-    let table = tables.partition().borrow();
-    match table.lock(partition.tid, true, false) {
-        Lock::Busy => {
-            commit::contended();
-            table.lock(partition.tid, true, true) == Lock::Held
-        }
-        outcome => outcome == Lock::Held,
-    }
+    tables.partition().borrow().lock(partition.tid, true, true) == Lock::Held
 }
 
 /// Keeps the partition from being dropped until the transaction ends; pushes are not in the way. False: it is gone, or
