@@ -4,7 +4,7 @@ use crate::api::arguments;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, jsonb};
-use crate::pg::relation::Tables;
+use crate::pg::relation::{Tables, queues_changed};
 use crate::pg::spi;
 use crate::pg::value::Value;
 use crate::rows::{cursor, queue};
@@ -87,6 +87,7 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
 }
 
 fn delete(qid: i64, statements: &[&str]) {
+    queues_changed();
     spi::as_owner(|client| {
         for statement in statements {
             client.update(*statement, None, &[qid.into()])?;

@@ -11,12 +11,13 @@ use crate::pg::{clock, commit};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::subscription::{self, Subscription};
-use crate::rows::{cursor, ready, segment, transaction_id};
+use crate::rows::{cursor, lane, ready, segment, transaction_id};
 use queen_core::id::{self, IdGenerator};
 use queen_core::segment::{FrameIn, encode, transaction_hash};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 thread_local! {
     static IDS: RefCell<IdGenerator> = RefCell::new(IdGenerator::new());
@@ -105,22 +106,23 @@ fn append_to_queue(
 ) -> Result<bool> {
     let Some(&first) = order.first() else { return Ok(true) };
     let (tenant, name, _) = pushes[first].lane();
-    let queue = queue::find_or_create(tables, tenant, name)?;
+    let queue = lane::queue(tables, tenant, name)?;
     let sealer = seal::sealer(&queue.name, &queue.options)?;
     let lanes: Vec<&[usize]> = order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
 
-    let mut partitions: Vec<Option<Partition>> =
-        lanes.iter().map(|lane| partition::find(tables, queue.qid, &pushes[lane[0]].partition)).collect();
+    let mut partitions: Vec<Option<Rc<Partition>>> =
+        lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
     if partitions.iter().any(Option::is_none) {
         partition::lock_creation(queue.qid);
         if queue::by_qid(tables, queue.qid)?.is_none() {
+            lane::forget();
             return Ok(false);
         }
         for (lane, slot) in lanes.iter().zip(&mut partitions) {
             let name = &pushes[lane[0]].partition;
             if slot.is_none() {
-                *slot = partition::find(tables, queue.qid, name)
-                    .or_else(|| Some(partition::create(tables, queue.qid, name)));
+                let found = partition::find(tables, queue.qid, name);
+                *slot = Some(Rc::new(found.unwrap_or_else(|| partition::create(tables, queue.qid, name))));
             }
         }
     }
@@ -141,6 +143,7 @@ fn append_to_queue(
             };
         }
         if held != Lock::Held {
+            lane::forget();
             return Ok(false);
         }
         commit::appended(queue.qid, partition.pid);

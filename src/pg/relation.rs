@@ -7,7 +7,7 @@ use super::value::{Value, bytes_of, uuid_of};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A table of `sql/20-tables.sql`, and its indexes in the order that this code names them.
 pub struct Layout {
@@ -43,10 +43,33 @@ unsafe extern "C-unwind" fn forget_oids(_arg: Datum, _cache: std::ffi::c_int, _h
     }
 }
 
+/// How often queues may have changed as far as this backend knows.
+static QUEUE_GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// Rises when some queue was configured or dropped, once that is committed and a table was locked since.
+pub fn queue_generation() -> u64 {
+    QUEUE_GENERATION.load(Relaxed)
+}
+
+unsafe extern "C-unwind" fn on_relcache(_arg: Datum, relid: Oid) {
+    let known = LAYOUTS[0].oids[0].load(Relaxed);
+    if relid == Oid::INVALID || known == 0 || relid.to_u32() == known {
+        QUEUE_GENERATION.fetch_add(1, Relaxed);
+    }
+}
+
+/// Tells every backend, once this transaction has committed, that some queue has changed.
+pub fn queues_changed() {
+    QUEUE_GENERATION.fetch_add(1, Relaxed);
+    // SAFETY: the oid is a table of ours.
+    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(LAYOUTS[0].oid(0)) }
+}
+
 /// Called once, when the library is loaded.
 pub fn register() {
-    // SAFETY: the callback is a plain function that lives for ever.
+    // SAFETY: the callbacks are plain functions that live for ever.
     unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache), Datum::null());
         let cache = pg_sys::SysCacheIdentifier::RELNAMENSP as i32;
         pg_sys::CacheRegisterSyscacheCallback(cache, Some(forget_oids), Datum::null());
     }
@@ -212,6 +235,16 @@ impl Table {
     /// Locks a row without changing it, until the transaction ends.
     /// `exclusive`: against everybody (NO KEY UPDATE), else only against deletion (KEY SHARE).
     pub fn lock(&self, tid: Tid, exclusive: bool, wait: bool) -> Lock {
+        self.lock_row(tid, None, exclusive, wait)
+    }
+
+    /// As [`Table::lock`], for a row that was found in an earlier transaction: gone, too, when another row has taken its
+    /// place. `key` is the table's first column, a bigint that is never NULL.
+    pub fn lock_key(&self, tid: Tid, key: i64, exclusive: bool, wait: bool) -> Lock {
+        self.lock_row(tid, Some(key), exclusive, wait)
+    }
+
+    fn lock_row(&self, tid: Tid, key: Option<i64>, exclusive: bool, wait: bool) -> Lock {
         let mode = if exclusive {
             pg_sys::LockTupleMode::LockTupleNoKeyExclusive
         } else {
@@ -235,9 +268,15 @@ impl Table {
                 &mut buffer,
                 &mut failure,
             );
+            let same = result != pg_sys::TM_Result::TM_Ok
+                || key.is_none_or(|key| {
+                    // The first column of a row starts where its header ends.
+                    let data = tuple.t_data.cast::<u8>().add(usize::from((*tuple.t_data).t_hoff));
+                    data.cast::<i64>().read_unaligned() == key
+                });
             pg_sys::ReleaseBuffer(buffer);
             match result {
-                pg_sys::TM_Result::TM_Ok => Lock::Held,
+                pg_sys::TM_Result::TM_Ok if same => Lock::Held,
                 pg_sys::TM_Result::TM_WouldBlock | pg_sys::TM_Result::TM_BeingModified => Lock::Busy,
                 _ => Lock::Gone,
             }

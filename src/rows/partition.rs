@@ -97,16 +97,16 @@ pub fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
 
 /// Tries to make this transaction the only one that appends to the partition until it ends.
 pub fn try_lock_for_append(tables: &Tables, partition: &Partition) -> Lock {
-    tables.partition().borrow().lock(partition.tid, true, false)
+    tables.partition().borrow().lock_key(partition.tid, partition.pid, true, false)
 }
 
 /// As [`try_lock_for_append`], but waits for whoever appends. False: the partition is gone.
 pub fn lock_for_append(tables: &Tables, partition: &Partition) -> bool {
-    tables.partition().borrow().lock(partition.tid, true, true) == Lock::Held
+    tables.partition().borrow().lock_key(partition.tid, partition.pid, true, true) == Lock::Held
 }
 
 /// Keeps the partition from being dropped until the transaction ends; pushes are not in the way. False: it is gone, or
 /// somebody is about to drop it.
 pub fn keep(tables: &Tables, partition: &Partition) -> bool {
-    tables.partition().borrow().lock(partition.tid, false, false) == Lock::Held
+    tables.partition().borrow().lock_key(partition.tid, partition.pid, false, false) == Lock::Held
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::pg::creation_lock::{Creation, lock};
-use crate::pg::relation::{Row, Tables, next_value};
+use crate::pg::relation::{Row, Tables, next_value, queues_changed};
 use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
 use crate::pg::{clock, spi};
@@ -120,6 +120,7 @@ pub fn create(tables: &Tables, tenant: u128, name: &str, options: QueueOptions) 
 
 /// Replaces the options of a queue.
 pub fn set_options(qid: i64, options: &QueueOptions) {
+    queues_changed();
     let text = options.to_json();
     spi::as_owner(|client| {
         client
