@@ -4,6 +4,7 @@
 use crate::broker::{lookup, seal};
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
+use crate::pending;
 use crate::pg::relation::{Lock, Tables};
 use crate::pg::shared_append::{self, Offer};
 use crate::pg::scan::Sight;
@@ -197,6 +198,7 @@ fn append_to_lane(
     let created_at = clock::now().max(tail.written_at.map_or(i64::MIN, |at| at + 1));
     let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
 
+    let own = if window > 0 { None } else { pending::appends_to(partition.pid, tail.offset + 1) };
     // Duplicates: of something stored, or of an earlier item of this append.
     let mut fresh: Vec<usize> = Vec::with_capacity(lane.len());
     let mut first_with: HashMap<&str, usize> = HashMap::new();
@@ -208,9 +210,13 @@ fn append_to_lane(
                 continue;
             }
             first_with.insert(wanted, i);
-            if window > 0
-                && let Some(original) = lookup::duplicate(tables, partition.pid, wanted, created_at - window)?
-            {
+            // With the window off, only what this transaction itself has appended counts.
+            let original = match own {
+                _ if window > 0 => lookup::duplicate(tables, partition.pid, wanted, created_at - window)?,
+                Some(first) => lookup::find(tables, partition.pid, wanted)?.into_iter().find(|f| f.offset >= first),
+                None => None,
+            };
+            if let Some(original) = original {
                 results[i] = Some(Pushed {
                     message_id: original.message_id,
                     partition_id: partition.id,
