@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::{CStr, CString, c_char, c_int};
 
-/// Declares the C symbol and the version record of one SQL function: `symbol, record => body`.
+/// Declares the C symbol and the version record of one SQL function: `symbol, record => what it does, body`.
 macro_rules! sql_functions {
-    ($($symbol:ident, $record:ident => $body:path;)*) => {$(
+    ($($symbol:ident, $record:ident => $does:ident $body:path;)*) => {$(
         #[doc(hidden)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $record() -> &'static pg_sys::Pg_finfo_record {
@@ -18,54 +18,61 @@ macro_rules! sql_functions {
         #[doc(hidden)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $symbol(fcinfo: pg_sys::FunctionCallInfo) -> Datum {
-            run(fcinfo, $body)
+            run(fcinfo, $does, $body)
         }
     )*};
 }
 
 use crate::api;
 
+const READS: bool = false;
+const WRITES: bool = true;
+
 sql_functions! {
-    queen_push, pg_finfo_queen_push => api::push::push;
-    queen_push_many, pg_finfo_queen_push_many => api::push::push_many;
-    queen_push_batch, pg_finfo_queen_push_batch => api::push::push_batch;
-    queen_push_batch_json, pg_finfo_queen_push_batch_json => api::push::push_batch_json;
-    queen_flush, pg_finfo_queen_flush => api::push::flush;
-    queen_pop, pg_finfo_queen_pop => api::pop::pop;
-    queen_pop_json, pg_finfo_queen_pop_json => api::pop::pop_json;
-    queen_pop_matching, pg_finfo_queen_pop_matching => api::pop::pop_matching;
-    queen_pop_matching_json, pg_finfo_queen_pop_matching_json => api::pop::pop_matching_json;
-    queen_wait, pg_finfo_queen_wait => api::wait::wait;
-    queen_ack, pg_finfo_queen_ack => api::ack::ack;
-    queen_ack_batch, pg_finfo_queen_ack_batch => api::ack::ack_batch;
-    queen_ack_batch_json, pg_finfo_queen_ack_batch_json => api::ack::ack_batch_json;
-    queen_ack_lease, pg_finfo_queen_ack_lease => api::lease::ack_lease;
-    queen_nack, pg_finfo_queen_nack => api::ack::nack;
-    queen_release, pg_finfo_queen_release => api::lease::release;
-    queen_renew_lease, pg_finfo_queen_renew_lease => api::lease::renew_lease;
-    queen_transaction, pg_finfo_queen_transaction => api::transaction::transaction;
-    queen_configure, pg_finfo_queen_configure => api::queue::configure;
-    queen_drop_queue, pg_finfo_queen_drop_queue => api::queue::drop_queue;
-    queen_dlq, pg_finfo_queen_dlq => api::dlq::dlq;
-    queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => api::dlq_move::dlq_move_v1;
-    queen_dlq_delete, pg_finfo_queen_dlq_delete => api::dlq::dlq_delete;
-    queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => api::dlq::dlq_delete_row;
-    queen_dlq_purge, pg_finfo_queen_dlq_purge => api::dlq::dlq_purge;
-    queen_messages, pg_finfo_queen_messages => api::messages::messages;
-    queen_message, pg_finfo_queen_message => api::messages::message;
-    queen_read, pg_finfo_queen_read => api::messages::read;
-    queen_decode_segment, pg_finfo_queen_decode_segment => api::verify::decode_segment;
-    queen_verify, pg_finfo_queen_verify => api::verify::verify;
-    queen_seek, pg_finfo_queen_seek => api::group::seek;
-    queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => api::group::drop_consumer_group;
-    queen_maintain, pg_finfo_queen_maintain => api::maintain::maintain;
-    queen_current_tenant, pg_finfo_queen_current_tenant => api::queue::current_tenant;
+    queen_push, pg_finfo_queen_push => WRITES api::push::push;
+    queen_push_many, pg_finfo_queen_push_many => WRITES api::push::push_many;
+    queen_push_batch, pg_finfo_queen_push_batch => WRITES api::push::push_batch;
+    queen_push_batch_json, pg_finfo_queen_push_batch_json => WRITES api::push::push_batch_json;
+    queen_flush, pg_finfo_queen_flush => WRITES api::push::flush;
+    queen_pop, pg_finfo_queen_pop => WRITES api::pop::pop;
+    queen_pop_json, pg_finfo_queen_pop_json => WRITES api::pop::pop_json;
+    queen_pop_matching, pg_finfo_queen_pop_matching => WRITES api::pop::pop_matching;
+    queen_pop_matching_json, pg_finfo_queen_pop_matching_json => WRITES api::pop::pop_matching_json;
+    queen_wait, pg_finfo_queen_wait => READS api::wait::wait;
+    queen_ack, pg_finfo_queen_ack => WRITES api::ack::ack;
+    queen_ack_batch, pg_finfo_queen_ack_batch => WRITES api::ack::ack_batch;
+    queen_ack_batch_json, pg_finfo_queen_ack_batch_json => WRITES api::ack::ack_batch_json;
+    queen_ack_lease, pg_finfo_queen_ack_lease => WRITES api::lease::ack_lease;
+    queen_nack, pg_finfo_queen_nack => WRITES api::ack::nack;
+    queen_release, pg_finfo_queen_release => WRITES api::lease::release;
+    queen_renew_lease, pg_finfo_queen_renew_lease => WRITES api::lease::renew_lease;
+    queen_transaction, pg_finfo_queen_transaction => WRITES api::transaction::transaction;
+    queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
+    queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
+    queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
+    queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => WRITES api::dlq_move::dlq_move_v1;
+    queen_dlq_delete, pg_finfo_queen_dlq_delete => WRITES api::dlq::dlq_delete;
+    queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => WRITES api::dlq::dlq_delete_row;
+    queen_dlq_purge, pg_finfo_queen_dlq_purge => WRITES api::dlq::dlq_purge;
+    queen_messages, pg_finfo_queen_messages => READS api::messages::messages;
+    queen_message, pg_finfo_queen_message => READS api::messages::message;
+    queen_read, pg_finfo_queen_read => READS api::messages::read;
+    queen_decode_segment, pg_finfo_queen_decode_segment => READS api::verify::decode_segment;
+    queen_verify, pg_finfo_queen_verify => READS api::verify::verify;
+    queen_seek, pg_finfo_queen_seek => WRITES api::group::seek;
+    queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => WRITES api::group::drop_consumer_group;
+    queen_maintain, pg_finfo_queen_maintain => WRITES api::maintain::maintain;
+    queen_current_tenant, pg_finfo_queen_current_tenant => READS api::queue::current_tenant;
 }
 
-fn run(fcinfo: pg_sys::FunctionCallInfo, body: fn(&Call) -> Result<Datum>) -> Datum {
+fn run(fcinfo: pg_sys::FunctionCallInfo, writes: bool, body: fn(&Call) -> Result<Datum>) -> Datum {
     // SAFETY: this is the top of a C-callable function; everything with a destructor lives inside the closure.
     let outcome = unsafe {
         pg_sys::submodules::panic::pgrx_extern_c_guard(|| {
+            if writes {
+                // The executor's check does not see writes that go around it.
+                pg_sys::PreventCommandIfReadOnly(c"a function of queen that writes".as_ptr());
+            }
             super::commit::enter();
             let outcome = body(&Call::new(fcinfo));
             super::commit::leave();
