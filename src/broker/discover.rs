@@ -10,11 +10,17 @@ use crate::rows::queue::{self, Queue};
 use crate::rows::ready::{self, Hint};
 use crate::rows::segment;
 use crate::rows::subscription::{self, QUEUE_MODE, Start, Subscription};
+use std::cell::Cell;
 
 /// Partitions that a sweep looks at in one go.
 const SWEEP_PAGE: usize = 256;
 /// First contacts with a partition that one call makes at most: each takes a lock in the shared lock table.
 const FIRST_CONTACTS: usize = 1000;
+
+thread_local! {
+    /// Which queue the next pop of several begins with; sessions begin anywhere.
+    static TURN: Cell<usize> = Cell::new(std::process::id() as usize);
+}
 
 /// A pop of anything.
 pub struct Search<'a> {
@@ -69,21 +75,49 @@ impl Search<'_> {
     }
 
     /// Pops any queue whose namespace and task are those given (None: whatever).
+    ///
+    /// All of them learn of the group, in one order (each may take a lock); then they are asked from a different one on
+    /// each time, so that a busy queue does not keep the others waiting.
     pub fn matching(&mut self, tenant: u128, namespace: Option<&str>, task: Option<&str>) -> Result<()> {
-        for queue in queue::of_tenant(self.tables, tenant)? {
+        let fits = |wanted: Option<&str>, is: &str| wanted.is_none_or(|w| w == is);
+        let mut queues = queue::of_tenant(self.tables, tenant)?;
+        queues.retain(|q| fits(namespace, &q.options.namespace) && fits(task, &q.options.task));
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let mut groups = Vec::with_capacity(queues.len());
+        let mut contacts = 0;
+        for queue in queues {
+            let known = subscription::find(self.tables, queue.qid, self.group).filter(|g| g.registered);
+            contacts += usize::from(known.is_none());
+            match known {
+                Some(group) => groups.push((queue, group)),
+                None if contacts <= FIRST_CONTACTS => {
+                    let group = self.registered(&queue)?;
+                    groups.push((queue, group));
+                }
+                None => {}
+            }
+        }
+        let turn = TURN.get();
+        TURN.set(turn.wrapping_add(1));
+        let at = turn % groups.len();
+        groups.rotate_left(at);
+        for (queue, group) in groups {
             if self.enough() {
                 break;
             }
-            let fits = |wanted: Option<&str>, is: &str| wanted.is_none_or(|w| w == is);
-            if fits(namespace, &queue.options.namespace) && fits(task, &queue.options.task) {
-                self.of_queue(&queue)?;
-            }
+            self.of_group(&queue, &group)?;
         }
         Ok(())
     }
 
     fn of_queue(&mut self, queue: &Queue) -> Result<()> {
         let group = self.registered(queue)?;
+        self.of_group(queue, &group)
+    }
+
+    fn of_group(&mut self, queue: &Queue, group: &Subscription) -> Result<()> {
         // What a sweep or an early hint finds is due later than the hint: look again while that goes on.
         loop {
             let now = clock::now();
@@ -92,15 +126,15 @@ impl Search<'_> {
             let mut seen: Vec<i64> = Vec::new();
             ready::each_due(tables, group.gid, now, |hint, in_progress| {
                 match hint.sweep_after() {
-                    Some(after) if in_progress => self.follow(queue, &group, after)?,
-                    Some(after) => again |= self.sweep(queue, &group, hint, after)?,
+                    Some(after) if in_progress => self.follow(queue, group, after)?,
+                    Some(after) => again |= self.sweep(queue, group, hint, after)?,
                     None if seen.contains(&hint.pid) => {
                         // One partition, two hints: the first has done it.
                         ready::delete(tables, hint);
                     }
                     None => {
                         seen.push(hint.pid);
-                        self.visit(queue, &group, hint)?;
+                        self.visit(queue, group, hint)?;
                     }
                 }
                 Ok::<bool, crate::error::Error>(!self.enough())
@@ -257,30 +291,31 @@ impl Search<'_> {
     }
 }
 
-/// Where a new group starts, from what the pop says (and the configured default).
+/// Where a new group starts, from what the pop says (and the configured default). What cannot be read is refused for
+/// queue mode too, which then starts at the beginning.
 pub fn start(group: &str, mode: Option<&str>, from: Option<&str>) -> Result<Start> {
-    if group == QUEUE_MODE {
-        return Ok(Start::All);
-    }
-    if let Some(from) = from {
-        if from.trim().eq_ignore_ascii_case("now") {
-            return Ok(Start::New);
+    let asked = match from {
+        Some(from) if from.trim().eq_ignore_ascii_case("now") => Start::New,
+        Some(from) => Start::At(crate::api::arguments::timestamp(from, "subscription_from")?),
+        None => {
+            let mode = match mode {
+                Some(mode) => mode,
+                None => crate::guc::default_subscription_mode(),
+            };
+            match mode.trim().to_ascii_lowercase().as_str() {
+                "all" => Start::All,
+                "new" | "new-only" | "new_only" | "newonly" => Start::New,
+                _ => {
+                    return Err(error(
+                        ErrorKind::InvalidArgument,
+                        format!(
+                            "subscription_mode must be all or new, got \"{}\"; for a point in time use subscription_from",
+                            queen_core::names::cut(mode, 64)
+                        ),
+                    ));
+                }
+            }
         }
-        return crate::api::arguments::timestamp(from, "subscription_from").map(Start::At);
-    }
-    let mode = match mode {
-        Some(mode) => mode,
-        None => crate::guc::default_subscription_mode(),
     };
-    match mode.trim().to_ascii_lowercase().as_str() {
-        "all" => Ok(Start::All),
-        "new" | "new-only" | "new_only" | "newonly" => Ok(Start::New),
-        _ => Err(error(
-            ErrorKind::InvalidArgument,
-            format!(
-                "subscription_mode must be all or new, got \"{}\"; for a point in time use subscription_from",
-                queen_core::names::cut(mode, 64)
-            ),
-        )),
-    }
+    Ok(if group == QUEUE_MODE { Start::All } else { asked })
 }
