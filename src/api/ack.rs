@@ -2,14 +2,16 @@
 
 use crate::api::arguments;
 use crate::broker::settle::{self, Ack};
-use crate::error::{ErrorKind, Result, error};
+use crate::error::{Error, ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, null_argument};
 use crate::pg::relation::Tables;
 use crate::pg::value::Value;
+use crate::rows::partition::Partition;
+use crate::rows::subscription::Subscription;
 use crate::rows::{cursor, partition};
 use pgrx::pg_sys::Datum;
-use queen_core::ack::{Status, Verdict};
+use queen_core::ack::{INVALID_LEASE, Status, UNRESOLVABLE, Verdict};
 use queen_core::{names, payload};
 use std::collections::BTreeMap;
 
@@ -53,7 +55,7 @@ pub fn nack(call: &Call) -> Result<Datum> {
     let transaction_id = call.required_text(1, "transaction_id")?;
     let status = Status::parse(Some(call.text(3)?.unwrap_or("failed")));
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
-    let mut fits = Vec::new();
+    let (mut fits, mut others) = (Vec::new(), Vec::new());
     for (gid, pid) in cursor::of_lease(&tables, lease) {
         let Some(partition) = partition::by_pid(&tables, pid) else { continue };
         let Some(group) = crate::rows::subscription::by_gid(&tables, gid) else { continue };
@@ -61,15 +63,33 @@ pub fn nack(call: &Call) -> Result<Datum> {
         let Some(cursor) = cursor::newest(&tables, gid, pid) else { continue };
         if settle::in_span(&tables, &cursor, transaction_id)? {
             fits.push((partition, group, queue));
+        } else {
+            others.push((partition, group));
         }
     }
+    let settle = |partition: &Partition, group: &Subscription| {
+        let ack = Ack { transaction_id, status, error: call.text(2)?, reason: call.text(4)? };
+        let verdicts = settle::acks(&tables, tenant, partition.id, &group.name, Some(lease), &[ack])?;
+        Ok::<_, Error>(verdicts.first().copied().unwrap_or_default())
+    };
     let verdict = match fits.as_slice() {
-        [] => refused("invalid or expired lease"),
-        [(partition, group, _)] => {
-            let ack = Ack { transaction_id, status, error: call.text(2)?, reason: call.text(4)? };
-            let verdicts = settle::acks(&tables, tenant, partition.id, &group.name, Some(lease), &[ack])?;
-            verdicts.first().copied().unwrap_or_default()
+        // Nothing moves: the answer says why, as ack does. Done already, or else not there, or else no lease.
+        [] => {
+            let rank = |v: &Verdict| match v.error {
+                Some(INVALID_LEASE) => 0,
+                Some(UNRESOLVABLE) => 1,
+                _ => 2,
+            };
+            let mut best = refused(INVALID_LEASE);
+            for (partition, group) in &others {
+                let verdict = settle(partition, group)?;
+                if rank(&verdict) > rank(&best) {
+                    best = verdict;
+                }
+            }
+            best
         }
+        [(partition, group, _)] => settle(partition, group)?,
         several => {
             return Err(error(
                 ErrorKind::AmbiguousNack,
@@ -144,7 +164,9 @@ pub fn ack_batch(call: &Call) -> Result<Datum> {
     let settled = batch(call)?;
     let mut rows = call.rows();
     for (n, s) in settled.iter().enumerate() {
-        rows.put(&row(n as i32, &s.transaction_id, &s.verdict));
+        // An id as JSON may hold a NUL; a text of the server may not.
+        let shown = s.transaction_id.replace('\0', "\u{fffd}");
+        rows.put(&row(n as i32, &shown, &s.verdict));
     }
     rows.done()
 }

@@ -323,7 +323,9 @@ pub fn in_span(tables: &Tables, cursor: &Cursor, transaction_id: &str) -> Result
 fn span_segments(tables: &Tables, pid: i64, committed: i64, end: i64) -> Result<Vec<Stored>> {
     let mut stored: Vec<Stored> = Vec::new();
     if end > committed {
-        segment::walk(tables, pid, committed + 1, |segment| {
+        // Retention may have removed the front of a leased batch.
+        let from = committed.max(segment::trimmed(tables, pid)) + 1;
+        segment::walk(tables, pid, from, |segment| {
             let more = segment.end() < end;
             stored.push(segment);
             Ok(more)
