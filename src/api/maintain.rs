@@ -1,6 +1,7 @@
 //! Housekeeping: retention, orphans, counters. Idempotent, and safe anywhere and at any time: it takes no lock that a
 //! push, a pop or an ack waits for, even when its transaction stays open.
 
+use crate::broker::claim::start_of;
 use crate::broker::lookup;
 use crate::error::Result;
 use crate::guc;
@@ -67,7 +68,7 @@ fn retain(tables: &Tables, queue: &Queue, done: &mut Done) -> Result<()> {
         after = last.pid;
         for partition in &page {
             let passed = match completed {
-                Some(_) => passed_by_all(tables, &groups, partition),
+                Some(_) => passed_by_all(tables, &groups, partition)?,
                 None => None,
             };
             trim(tables, partition, any, completed.zip(passed), done)?;
@@ -75,19 +76,22 @@ fn retain(tables: &Tables, queue: &Queue, done: &mut Done) -> Result<()> {
     }
 }
 
-/// The offset that every group has passed; None when some group of the queue has not popped here, or nobody has.
-fn passed_by_all(tables: &Tables, groups: &[Subscription], partition: &Partition) -> Option<i64> {
+/// The offset that every group which reads the partition has passed; None when nobody reads it.
+fn passed_by_all(tables: &Tables, groups: &[Subscription], partition: &Partition) -> Result<Option<i64>> {
     let mut lowest = None;
     let named = groups.iter().any(|g| g.name != QUEUE_MODE);
     for group in groups {
-        match cursor::newest(tables, group.gid, partition.pid) {
-            Some(cursor) => lowest = Some(lowest.map_or(cursor.committed, |l: i64| l.min(cursor.committed))),
+        let passed = match cursor::newest(tables, group.gid, partition.pid) {
+            Some(cursor) => cursor.committed,
+            // One that has only named other partitions does not read this one.
+            None if !group.registered => continue,
             // Queue mode that was only looked at once, next to named groups, does not hold their log back.
-            None if named && group.name == QUEUE_MODE => {}
-            None => return None,
-        }
+            None if named && group.name == QUEUE_MODE => continue,
+            None => start_of(tables, group, partition)?,
+        };
+        lowest = Some(lowest.map_or(passed, |l: i64| l.min(passed)));
     }
-    lowest
+    Ok(lowest)
 }
 
 fn trim(

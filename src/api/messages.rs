@@ -202,7 +202,7 @@ impl Backwards {
     fn new(tables: &Tables, queue: Queue, groups: Vec<Subscription>, partition: Partition, from: i64, to: i64) -> Option<Self> {
         let last = match to {
             i64::MAX => segment::tail(tables, partition.pid, Sight::Committed).offset,
-            _ => segment::first_since(tables, partition.pid, to.saturating_add(1))
+            _ => segment::first_since(tables, partition.pid, to)
                 .map_or_else(|| segment::tail(tables, partition.pid, Sight::Committed).offset, |base| base - 1),
         };
         let head = segment::at_or_before(tables, partition.pid, last).filter(|h| h.created_at >= from)?;

@@ -5,9 +5,9 @@ use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, jsonb};
 use crate::pg::relation::{Tables, queues_changed};
-use crate::pg::spi;
+use crate::pg::{commit, spi};
 use crate::pg::value::Value;
-use crate::rows::{cursor, queue};
+use crate::rows::{cursor, queue, ready, subscription};
 use pgrx::pg_sys::Datum;
 use queen_core::names;
 use queen_core::options::{Mode, QueueOptions};
@@ -30,7 +30,7 @@ pub fn configure(call: &Call) -> Result<Datum> {
     // Before the options are read: of two merges at once, the later one keeps what the earlier one changed.
     queue::lock_name(tenant, name);
     let options = match queue::find(&tables, tenant, name)? {
-        Some(queue) => changed(&queue, given, mode)?,
+        Some(queue) => changed(&tables, &queue, given, mode)?,
         None => {
             let options = QueueOptions::configured_default().merge(given, mode)?;
             queue::create(&tables, tenant, name, options.clone())?;
@@ -47,9 +47,17 @@ pub fn configure(call: &Call) -> Result<Datum> {
     Ok(call.value(jsonb(&options.to_json())))
 }
 
-fn changed(queue: &queue::Queue, given: &str, mode: Mode) -> Result<QueueOptions> {
+fn changed(tables: &Tables, queue: &queue::Queue, given: &str, mode: Mode) -> Result<QueueOptions> {
     let options = queue.options.merge(given, mode)?;
     queue::set_options(queue.qid, &options);
+    let delay = |o: &QueueOptions| o.delayed_processing.max(o.window_buffer);
+    if delay(&options) < delay(&queue.options) {
+        // Hints are due when the old delay ends: let every group look once more.
+        for group in subscription::of_queue(tables, queue.qid).iter().filter(|g| g.registered) {
+            ready::insert_sweep(tables, group.gid, 0);
+        }
+        commit::wake(queue.qid);
+    }
     Ok(options)
 }
 
