@@ -64,7 +64,11 @@ fn defer(tables: &Tables, push: Push<'_>) -> Result<Answer> {
     Ok(Answer { message_id, partition_id: None, offset: None, duplicate })
 }
 
-fn too_large(payload: &str) -> Result<()> {
+fn no_payload(name: &str) -> crate::error::Error {
+    error(ErrorKind::InvalidPayload, format!("{name} is missing: it must not be NULL (JSON null is a payload)"))
+}
+
+pub(super) fn too_large(payload: &str) -> Result<()> {
     let limit = guc::max_payload_bytes();
     if payload.len() > limit {
         return Err(error(
@@ -78,7 +82,7 @@ fn too_large(payload: &str) -> Result<()> {
 /// `queen.push(queue, payload jsonb, partition, transaction_id, trace_id, headers) → push_result`
 pub fn push(call: &Call) -> Result<Datum> {
     let queue = arguments::queue(call, 0)?;
-    let payload = call.jsonb(1)?.ok_or_else(|| null_argument("payload"))?;
+    let payload = call.jsonb(1)?.ok_or_else(|| no_payload("payload"))?;
     let partition = call.text(2)?.unwrap_or("Default");
     names::check_partition(partition)?;
     let transaction_id = call.text(3)?;
@@ -127,7 +131,7 @@ pub fn push_many(call: &Call) -> Result<Datum> {
     let tenant = guc::tenant()?;
     let mut pushes = Vec::with_capacity(payloads.len());
     for (n, payload) in payloads.iter().enumerate() {
-        let payload = payload.ok_or_else(|| null_argument(&format!("payloads[{}]", n + 1)))?;
+        let payload = payload.ok_or_else(|| no_payload(&format!("payloads[{}]", n + 1)))?;
         too_large(payload)?;
         let transaction_id = ids.as_ref().and_then(|ids| ids[n]);
         if let Some(t) = transaction_id {

@@ -2,6 +2,7 @@
 
 use crate::api::ack::settle_batch;
 use crate::api::arguments;
+use crate::api::push::too_large;
 use crate::broker::append::{Push, When, append, mint};
 use crate::error::{Error, ErrorKind, Result, error};
 use crate::guc;
@@ -83,6 +84,7 @@ fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::
                 if let Some(t) = &item.transaction_id {
                     names::check_transaction_id(t).map_err(Error::from)?;
                 }
+                too_large(item.payload)?;
                 pushes.push(Push {
                     tenant,
                     queue: Cow::Borrowed(&item.queue),

@@ -4,6 +4,7 @@ use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use queen_core::envelope::{KeyRing, looks_sealed};
 use queen_core::options::QueueOptions;
+use queen_core::payload::check_json;
 use std::borrow::Cow;
 
 /// The keys for pushes to a queue: None when it is not encrypted.
@@ -41,6 +42,8 @@ impl Opener {
             && (sealed || looks_sealed(text))
             && let Some(plain) = ring.open(text)
             && let Ok(plain) = String::from_utf8(plain)
+            // Sealed elsewhere it could be anything, and a reader that puts it into JSON counts on JSON.
+            && (sealed || check_json(&plain, usize::MAX).is_ok())
         {
             return (Cow::Owned(plain), false);
         }

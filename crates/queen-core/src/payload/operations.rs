@@ -62,7 +62,7 @@ pub fn parse_operations(json: &str) -> Result<(Vec<Operation<'_>>, Vec<String>),
     } else {
         let body: Body<'_> =
             serde_json::from_str(json).map_err(|e| PayloadError::Operations {
-                problem: Cow::Owned(format!("not a transaction body: {e}")),
+                problem: Cow::Owned(format!("not a transaction body: {}", raw::unquoted(&e))),
             })?;
         let list = body.operations.ok_or(NONE)?.get();
         (list, body.required_leases.unwrap_or_default())

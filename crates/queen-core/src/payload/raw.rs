@@ -31,19 +31,24 @@ pub(super) fn list<'a, const N: usize, T>(
         (_, Some(failure)) => Err(failure),
         (Ok(list), None) => Ok(list),
         (Err(error), None) => {
-            let problem = match error.classify() {
-                // Could quote the value that is in the place of an array or an object.
-                serde_json::error::Category::Data => {
-                    format!(
-                        "wrong type at line {} column {}",
-                        error.line(),
-                        error.column()
-                    )
-                }
-                _ => error.to_string(),
-            };
+            let problem = unquoted(&error);
             Err(PayloadError::NotAList { what, problem })
         }
+    }
+}
+
+/// The words of an error without the value that it met.
+pub(super) fn unquoted(error: &serde_json::Error) -> String {
+    match error.classify() {
+        // Could quote the value that is in the place of an array or an object.
+        serde_json::error::Category::Data => {
+            format!(
+                "wrong type at line {} column {}",
+                error.line(),
+                error.column()
+            )
+        }
+        _ => error.to_string(),
     }
 }
 
