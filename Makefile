@@ -25,7 +25,7 @@ demo: prerequisites ## a tour of the broker in a cluster of its own, a minute af
 test: prerequisites ## all tests, each layer of tests/README.md
 	$(CARGO) xtask install $(PG_CONFIG) $(QUEEN_TEST_PROFILE)
 	$(CARGO) test --no-fail-fast --workspace --exclude queen --exclude queen-tests --exclude queen-benches
-	$(CARGO) test --no-fail-fast -p queen-tests --lib --test sql --test docs --test races --test model --test durability --test security
+	$(CARGO) test --no-fail-fast -p queen-tests --lib --test sql --test semantics --test docs --test races --test model --test durability --test security
 	$(CARGO) test -p queen-tests --test performance -- --test-threads=1
 
 up: prerequisites ## start a cluster in the background, with database queen; prints DATABASE_URL
