@@ -157,6 +157,7 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
             end();
         }
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => {
+            crate::rows::ready::forget_bounds();
             with(|s| {
                 restore(s);
                 s.flush = false;
@@ -251,7 +252,10 @@ unsafe extern "C-unwind" fn on_subtransaction(
     let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
     match event {
         pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => crate::pending::keep(level),
-        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => crate::pending::discard(level),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
+            crate::rows::ready::forget_bounds();
+            crate::pending::discard(level);
+        }
         _ => {}
     }
 }

@@ -27,6 +27,11 @@ thread_local! {
     static BOUNDS: RefCell<HashMap<i64, Bound>> = RefCell::default();
 }
 
+/// Forgets these times: hints that the transaction had used up are there again once it is rolled back.
+pub fn forget_bounds() {
+    BOUNDS.with_borrow_mut(HashMap::clear);
+}
+
 #[derive(Clone, Copy)]
 pub struct Hint {
     pub tid: Tid,
