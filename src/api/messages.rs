@@ -257,7 +257,7 @@ pub fn read(call: &Call) -> Result<Datum> {
     let from = from.max(segment::trimmed(&tables, partition.pid) + 1);
     let mut shown = 0;
     if max_rows > 0 {
-        segment::walk(&tables, partition.pid, from, |stored| {
+        segment::walk(&tables, partition.pid, from, from.saturating_add(max_rows as i64), |stored| {
             let opened = stored.open()?;
             for i in (from - stored.base).max(0)..stored.frames {
                 if shown == max_rows {

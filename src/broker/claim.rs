@@ -90,7 +90,7 @@ pub fn claim(
     let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
     let mut pieces: Vec<Piece> = Vec::new();
     let mut later = None;
-    segment::walk_heads(tables, partition.pid, from, |head, load| {
+    segment::walk_heads(tables, partition.pid, from, from.saturating_add(wish.budget - 1), |head, load| {
         let visible = head.created_at + i64::from(queue.options.delayed_processing) * 1_000_000;
         if visible > now {
             later = Some(visible);

@@ -325,7 +325,7 @@ fn span_segments(tables: &Tables, pid: i64, committed: i64, end: i64) -> Result<
     if end > committed {
         // Retention may have removed the front of a leased batch.
         let from = committed.max(segment::trimmed(tables, pid)) + 1;
-        segment::walk(tables, pid, from, |segment| {
+        segment::walk(tables, pid, from, end, |segment| {
             let more = segment.end() < end;
             stored.push(segment);
             Ok(more)

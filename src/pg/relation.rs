@@ -2,7 +2,7 @@
 //! same answers at every isolation level. SQL gets to them only through the functions, so no permission is checked here.
 #![allow(unsafe_code)]
 
-use super::scan::{Key, Scan, Sight};
+use super::scan::{Engine, Key, Scan, Sight};
 use super::value::{Value, bytes_of, uuid_of};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{OnceCell, RefCell};
@@ -113,6 +113,8 @@ pub struct Table {
     layout: &'static Layout,
     indexes: Vec<OnceCell<Index>>,
     columns: usize,
+    /// Scans that are done and may be used again.
+    idle: RefCell<Vec<Engine>>,
 }
 
 fn schema() -> Oid {
@@ -139,7 +141,7 @@ impl Table {
         unsafe {
             let rel = pg_sys::table_open(layout.oid(0), pg_sys::RowExclusiveLock as pg_sys::LOCKMODE);
             let columns = (*(*rel).rd_att).natts as usize;
-            Table { rel, layout, indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(), columns }
+            Table { rel, layout, indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(), columns, idle: RefCell::default() }
         }
     }
 
@@ -153,6 +155,16 @@ impl Table {
 
     pub(super) fn index_relation(&self, n: usize) -> pg_sys::Relation {
         self.index(n).rel
+    }
+
+    pub(super) fn idle_engine(&self, index: usize, keys: usize) -> Option<Engine> {
+        let mut idle = self.idle.borrow_mut();
+        let at = idle.iter().position(|e| e.fits(index, keys))?;
+        Some(idle.swap_remove(at))
+    }
+
+    pub(super) fn keep_engine(&self, engine: Engine) {
+        self.idle.borrow_mut().push(engine);
     }
 
     fn index_infos(&mut self) {
@@ -295,7 +307,8 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: opened in `open`, closed once.
+        self.idle.borrow_mut().clear();
+        // SAFETY: opened in `open`, closed once; no scan is left.
         unsafe {
             for index in self.indexes.iter().filter_map(OnceCell::get) {
                 pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);

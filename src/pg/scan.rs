@@ -66,64 +66,87 @@ fn strategy(compare: Compare) -> u16 {
     }) as u16
 }
 
-/// A running scan. Rows borrow from it and are valid until the next one is asked for.
-pub struct Scan<'t> {
-    table: &'t Table,
+/// The server's part of a scan. Making one costs more than a probe, so a table keeps those that are done.
+pub(super) struct Engine {
     desc: pg_sys::IndexScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
     // Boxed: the scan keeps its address.
     snapshot: Box<pg_sys::SnapshotData>,
+    index: usize,
+    keys: usize,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // SAFETY: made in `Scan::new`, ended once.
+        unsafe {
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::index_endscan(self.desc);
+        }
+    }
+}
+
+/// A running scan. Rows borrow from it and are valid until the next one is asked for.
+pub struct Scan<'t> {
+    table: &'t Table,
+    /// Some until the scan is dropped.
+    engine: Option<Engine>,
 }
 
 impl<'t> Scan<'t> {
     pub(super) fn new(table: &'t Table, index: usize, keys: &[Key<'_>], sight: Sight) -> Self {
-        let mut snapshot = Box::new(pg_sys::SnapshotData {
-            snapshot_type: match sight {
-                Sight::Committed => pg_sys::SnapshotType::SNAPSHOT_SELF,
-                Sight::Everything => pg_sys::SnapshotType::SNAPSHOT_DIRTY,
-            },
-            ..Default::default()
+        let mut engine = table.idle_engine(index, keys.len()).unwrap_or_else(|| {
+            let mut snapshot = Box::new(pg_sys::SnapshotData::default());
+            // SAFETY: the snapshot's box, the relation and the slot live as long as the scan.
+            unsafe {
+                let desc = begin(table.rel, table.index_relation(index), &mut *snapshot, keys.len() as i32);
+                let slot = pg_sys::table_slot_create(table.rel, std::ptr::null_mut());
+                Engine { desc, slot, snapshot, index, keys: keys.len() }
+            }
         });
-        // SAFETY: the snapshot's box, the relation and the slot live as long as the scan; keys are copied by rescan.
+        engine.snapshot.snapshot_type = match sight {
+            Sight::Committed => pg_sys::SnapshotType::SNAPSHOT_SELF,
+            Sight::Everything => pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+        };
+        // SAFETY: the keys are copied by rescan; what they point to lives in the current memory context, longer than
+        // the scan.
         unsafe {
             let mut entries = [pg_sys::ScanKeyData::default(); 4];
             for (entry, key) in entries.iter_mut().zip(keys) {
-                let argument = key.value.datum().unwrap_or(Datum::null());
+                let collation = match key.value {
+                    Value::Text(_) => pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+                    _ => pg_sys::Oid::INVALID,
+                };
                 pg_sys::ScanKeyEntryInitialize(
                     entry,
                     0,
                     key.column,
                     strategy(key.compare),
                     pg_sys::Oid::INVALID,
-                    if matches!(key.value, Value::Text(_)) {
-                        pg_sys::Oid::from(pg_sys::C_COLLATION_OID)
-                    } else {
-                        pg_sys::Oid::INVALID
-                    },
+                    collation,
                     pg_sys::Oid::from(procedure(key)),
-                    argument,
+                    key.value.datum().unwrap_or(Datum::null()),
                 );
             }
             let n = keys.len() as i32;
-            let desc = begin(table.rel, table.index_relation(index), &mut *snapshot, n);
-            pg_sys::index_rescan(desc, entries.as_mut_ptr(), n, std::ptr::null_mut(), 0);
-            let slot = pg_sys::table_slot_create(table.rel, std::ptr::null_mut());
-            Scan { table, desc, slot, snapshot }
+            pg_sys::index_rescan(engine.desc, entries.as_mut_ptr(), n, std::ptr::null_mut(), 0);
         }
+        Scan { table, engine: Some(engine) }
     }
 
     fn step(&mut self, direction: pg_sys::ScanDirection::Type) -> Option<Row<'_>> {
+        let engine = self.engine.as_ref()?;
         // SAFETY: the slot belongs to this scan; its arrays have the table's width once deformed.
         unsafe {
-            if !pg_sys::index_getnext_slot(self.desc, direction, self.slot) {
+            if !pg_sys::index_getnext_slot(engine.desc, direction, engine.slot) {
                 return None;
             }
             let width = self.table.columns();
-            pg_sys::slot_getsomeattrs_int(self.slot, width as i32);
+            pg_sys::slot_getsomeattrs_int(engine.slot, width as i32);
             Some(Row {
-                tid: (*self.slot).tts_tid,
-                values: std::slice::from_raw_parts((*self.slot).tts_values, width),
-                nulls: std::slice::from_raw_parts((*self.slot).tts_isnull, width),
+                tid: (*engine.slot).tts_tid,
+                values: std::slice::from_raw_parts((*engine.slot).tts_values, width),
+                nulls: std::slice::from_raw_parts((*engine.slot).tts_isnull, width),
             })
         }
     }
@@ -140,7 +163,8 @@ impl<'t> Scan<'t> {
 
     /// With [`Sight::Everything`]: the transaction, not ours, that is about to insert or delete the row just returned.
     pub fn in_progress(&self) -> Option<InProgress> {
-        let (xmin, xmax) = (self.snapshot.xmin, self.snapshot.xmax);
+        let snapshot = &self.engine.as_ref()?.snapshot;
+        let (xmin, xmax) = (snapshot.xmin, snapshot.xmax);
         if xmin != pg_sys::TransactionId::INVALID {
             Some(InProgress::Insert(xmin))
         } else if xmax != pg_sys::TransactionId::INVALID {
@@ -169,11 +193,24 @@ impl InProgress {
 
 impl Drop for Scan<'_> {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, ended once.
-        unsafe {
-            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
-            pg_sys::index_endscan(self.desc);
+        if let Some(engine) = self.engine.take()
+            && !std::thread::panicking()
+        {
+            // SAFETY: lets go of the pages that the scan still holds; the keys stay as they are.
+            unsafe {
+                if let Some(clear) = (*(*engine.slot).tts_ops).clear {
+                    clear(engine.slot);
+                }
+                pg_sys::index_rescan(engine.desc, std::ptr::null_mut(), 0, std::ptr::null_mut(), 0);
+            }
+            self.table.keep_engine(engine);
         }
+    }
+}
+
+impl Engine {
+    pub(super) fn fits(&self, index: usize, keys: usize) -> bool {
+        self.index == index && self.keys == keys
     }
 }
 

@@ -1,9 +1,10 @@
 //! Cursors: how far a group is on a partition, and its lease. Every change is a new row; the newest (highest seq) counts.
 
 use crate::pg::creation_lock::{Creation, lock};
-use crate::pg::relation::{Lock, Row, Tables, Tid};
-use crate::pg::scan::{InProgress, Sight, eq};
+use crate::pg::relation::{Lock, Row, Table, Tables, Tid};
+use crate::pg::scan::{Compare, InProgress, Scan, Sight, cmp, eq};
 use crate::pg::value::Value;
+use crate::rows::floor::Floor;
 use queen_core::ack::{Deliveries, Lease};
 
 /// State of one (group, partition).
@@ -68,11 +69,7 @@ pub fn take(tables: &Tables, gid: i64, pid: i64, wait: bool) -> Taken {
     loop {
         let found = {
             let table = tables.cursor().borrow();
-            let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Everything);
-            match scan.backward().map(|row| from_row(&row)) {
-                Some(cursor) => Some((cursor, scan.in_progress())),
-                None => None,
-            }
+            from_newest(&table, gid, pid, Sight::Everything, |scan, cursor| (cursor, scan.in_progress()))
         };
         match found {
             None if may_create => return Taken::Missing,
@@ -101,28 +98,56 @@ pub fn take(tables: &Tables, gid: i64, pid: i64, wait: bool) -> Taken {
     }
 }
 
+thread_local! {
+    static LAST_SEQ: Floor<(i64, i64)> = const { Floor::new() };
+}
+
+/// Calls `read` with the newest row of (group, partition) that `sight` sees, and the scan, to go on to older ones.
+fn from_newest<T>(
+    table: &Table,
+    gid: i64,
+    pid: i64,
+    sight: Sight,
+    mut read: impl FnMut(&mut Scan<'_>, Cursor) -> T,
+) -> Option<T> {
+    let known = LAST_SEQ.with(|floor| floor.get((gid, pid)));
+    for from in known.into_iter().chain([0]) {
+        let keys = [
+            eq(1, Value::Int8(gid)),
+            eq(2, Value::Int8(pid)),
+            cmp(3, Compare::GreaterOrEqual, Value::Int8(from)),
+        ];
+        let mut scan = table.scan(0, &keys, sight);
+        if let Some(cursor) = scan.backward().map(|row| from_row(&row)) {
+            if scan.in_progress().is_none() {
+                LAST_SEQ.with(|floor| floor.set((gid, pid), cursor.seq));
+            }
+            return Some(read(&mut scan, cursor));
+        }
+    }
+    None
+}
+
 /// The newest committed state, for reading.
 pub fn newest(tables: &Tables, gid: i64, pid: i64) -> Option<Cursor> {
-    let table = tables.cursor().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Committed);
-    scan.backward().map(|row| from_row(&row))
+    from_newest(&tables.cursor().borrow(), gid, pid, Sight::Committed, |_, cursor| cursor)
 }
 
 /// Whether a cursor exists, and whether any of its possible states (the committed one, and those that transactions in
 /// progress may leave) has nothing to do at `tail`: at the end of the lane, and without a lease.
 pub fn drained_at(tables: &Tables, gid: i64, pid: i64, tail: i64) -> Option<bool> {
-    let table = tables.cursor().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid))], Sight::Everything);
-    let mut known = None;
-    while let Some(row) = scan.backward() {
-        let cursor = from_row(&row);
-        known = Some(known == Some(true) || (cursor.lease.is_none() && cursor.committed >= tail));
+    let drained = |cursor: &Cursor| cursor.lease.is_none() && cursor.committed >= tail;
+    from_newest(&tables.cursor().borrow(), gid, pid, Sight::Everything, |scan, newest| {
+        let mut any = drained(&newest);
         // Below a row that is certain nothing counts any more.
-        if !matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
-            break;
+        while matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
+            match scan.backward().map(|row| from_row(&row)) {
+                Some(older) => any |= drained(&older),
+                None => break,
+            }
         }
-    }
-    known
+        any
+    })
 }
 
 /// Writes `cursor` as the newest state, in place of the one it was taken from.

@@ -4,6 +4,7 @@ use crate::error::{ErrorKind, Result, error};
 use crate::pg::relation::{Row, Tables};
 use crate::pg::scan::{Compare, Sight, cmp, eq};
 use crate::pg::value::Value;
+use crate::rows::floor::Floor;
 use queen_core::segment::{Opened, OwnedFrame, Segment};
 
 /// A stored segment with its bytes.
@@ -64,15 +65,24 @@ fn stored(row: &Row<'_>) -> Stored {
     }
 }
 
-/// The end of the lane: one backward index probe.
+thread_local! {
+    static LAST_BASE: Floor<i64> = const { Floor::new() };
+}
+
+/// The end of the lane: one index probe.
 pub fn tail(tables: &Tables, pid: i64, sight: Sight) -> Tail {
-    let last = {
-        let table = tables.segment().borrow();
-        let mut scan = table.scan(0, &[eq(1, Value::Int8(pid))], sight);
-        scan.backward().map(|row| (row.int8(1) + i64::from(row.int4(2)) - 1, row.int8(3)))
+    let table = tables.segment().borrow();
+    let last = |from: Option<i64>| {
+        let all = [eq(1, Value::Int8(pid)), cmp(2, Compare::GreaterOrEqual, Value::Int8(from.unwrap_or(0)))];
+        let mut scan = table.scan(0, &all, sight);
+        scan.backward().map(|row| (row.int8(1), row.int4(2), row.int8(3)))
     };
-    match last {
-        Some((offset, written_at)) => Tail { offset, written_at: Some(written_at) },
+    let known = LAST_BASE.with(|floor| floor.get(pid));
+    match known.and_then(|base| last(Some(base))).or_else(|| last(None)) {
+        Some((base, frames, written_at)) => {
+            LAST_BASE.with(|floor| floor.set(pid, base));
+            Tail { offset: base + i64::from(frames) - 1, written_at: Some(written_at) }
+        }
         None => Tail { offset: trimmed(tables, pid), written_at: None },
     }
 }
@@ -101,28 +111,48 @@ pub struct Head {
     pub created_at: i64,
 }
 
+/// Calls `read` with the row of the segment that holds `offset`, or the last one before it. Looks close below first: see
+/// [`Floor`] for why.
+fn last_from<T>(tables: &Tables, pid: i64, offset: i64, read: impl Fn(&Row<'_>) -> T) -> Option<T> {
+    let table = tables.segment().borrow();
+    for reach in [16, 1024, i64::MAX] {
+        let keys = [
+            eq(1, Value::Int8(pid)),
+            cmp(2, Compare::GreaterOrEqual, Value::Int8(offset.saturating_sub(reach).max(0))),
+            cmp(2, Compare::LessOrEqual, Value::Int8(offset)),
+        ];
+        let mut scan = table.scan(0, &keys, Sight::Committed);
+        if let Some(row) = scan.backward() {
+            return Some(read(&row));
+        }
+        if offset <= reach {
+            break;
+        }
+    }
+    None
+}
+
 /// The segment that holds `offset`, or the last one before it.
 pub fn at_or_before(tables: &Tables, pid: i64, offset: i64) -> Option<Head> {
-    let table = tables.segment().borrow();
-    let keys = [eq(1, Value::Int8(pid)), cmp(2, Compare::LessOrEqual, Value::Int8(offset))];
-    let mut scan = table.scan(0, &keys, Sight::Committed);
-    scan.backward().map(|row| head(&row))
+    last_from(tables, pid, offset, head)
 }
 
 /// The segment that holds `offset`.
 pub fn holding(tables: &Tables, pid: i64, offset: i64) -> Option<Stored> {
-    let table = tables.segment().borrow();
-    let keys = [eq(1, Value::Int8(pid)), cmp(2, Compare::LessOrEqual, Value::Int8(offset))];
-    let mut scan = table.scan(0, &keys, Sight::Committed);
-    let found = scan.backward().map(|row| stored(&row))?;
-    (found.end() >= offset).then_some(found)
+    last_from(tables, pid, offset, stored).filter(|found| found.end() >= offset)
 }
 
-/// Walks the segments that hold offsets from `from` on, in order and without a gap, until `visit` says stop.
+/// Walks the segments that hold offsets `[from, upto]`, in order and without a gap, until `visit` says stop.
 ///
 /// A segment that is committed while the walk goes on may be seen without its predecessor: the walk ends at the gap.
-pub fn walk(tables: &Tables, pid: i64, from: i64, mut visit: impl FnMut(Stored) -> Result<bool>) -> Result<()> {
-    walk_heads(tables, pid, from, |_, load| visit(load()))
+pub fn walk(
+    tables: &Tables,
+    pid: i64,
+    from: i64,
+    upto: i64,
+    mut visit: impl FnMut(Stored) -> Result<bool>,
+) -> Result<()> {
+    walk_heads(tables, pid, from, upto, |_, load| visit(load()))
 }
 
 /// As [`walk`], but the bytes are read only when asked for.
@@ -130,13 +160,14 @@ pub fn walk_heads(
     tables: &Tables,
     pid: i64,
     from: i64,
+    upto: i64,
     mut visit: impl FnMut(Head, &dyn Fn() -> Stored) -> Result<bool>,
 ) -> Result<()> {
     // Most walks begin where a segment begins; the others begin inside one.
-    if !walk_from(tables, pid, from, &mut visit)?
+    if !walk_from(tables, pid, from, upto, &mut visit)?
         && let Some(inside) = at_or_before(tables, pid, from).filter(|head| head.end >= from)
     {
-        walk_from(tables, pid, inside.base, &mut visit)?;
+        walk_from(tables, pid, inside.base, upto, &mut visit)?;
     }
     Ok(())
 }
@@ -146,10 +177,15 @@ fn walk_from(
     tables: &Tables,
     pid: i64,
     start: i64,
+    upto: i64,
     visit: &mut impl FnMut(Head, &dyn Fn() -> Stored) -> Result<bool>,
 ) -> Result<bool> {
     let table = tables.segment().borrow();
-    let keys = [eq(1, Value::Int8(pid)), cmp(2, Compare::GreaterOrEqual, Value::Int8(start))];
+    let keys = [
+        eq(1, Value::Int8(pid)),
+        cmp(2, Compare::GreaterOrEqual, Value::Int8(start)),
+        cmp(2, Compare::LessOrEqual, Value::Int8(upto)),
+    ];
     let mut scan = table.scan(0, &keys, Sight::Committed);
     let mut expected = start;
     while let Some(row) = scan.forward() {
@@ -203,7 +239,7 @@ pub fn first_since(tables: &Tables, pid: i64, time: i64) -> Option<i64> {
 pub fn find_by_id(tables: &Tables, pid: i64, id: u128, from: i64, to: i64) -> Result<Option<i64>> {
     let Some(start) = first_since(tables, pid, from) else { return Ok(None) };
     let mut found = None;
-    walk(tables, pid, start, |stored| {
+    walk(tables, pid, start, i64::MAX, |stored| {
         if stored.created_at > to {
             return Ok(false);
         }
