@@ -168,8 +168,14 @@ impl Session {
 
     /// Ends the backend, and waits until it is gone.
     pub async fn terminate(&self, pid: i32) {
-        self.run(&format!("SELECT pg_terminate_backend({pid}, 60000)"))
+        self.run(&format!("SELECT pg_terminate_backend({pid})"))
             .await;
+        let begun = Instant::now();
+        let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+        while self.number(&alive).await > 0 {
+            assert!(begun.elapsed() < PATIENCE, "backend {pid} does not end");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

@@ -267,6 +267,10 @@ async fn twenty_crashes_under_load_lose_nothing_that_had_returned() {
         }
         rest.extend(got.into_iter().map(|m| m.transaction_id));
     }
+    let pending = session
+        .number("SELECT sum(pending + processing) FROM queen.consumer_groups WHERE queue = 'work'")
+        .await;
+    assert_eq!(pending, 0);
     let record = load.record.lock().expect("the record");
     assert!(
         record.acked.len() > 100,
@@ -284,8 +288,4 @@ async fn twenty_crashes_under_load_lose_nothing_that_had_returned() {
         twice.is_empty(),
         "delivered after their ack had returned: {twice:?}"
     );
-    let pending = session
-        .number("SELECT sum(pending + processing) FROM queen.consumer_groups WHERE queue = 'work'")
-        .await;
-    assert_eq!(pending, 0);
 }

@@ -97,7 +97,7 @@ async fn others_get_the_rest(swept: bool, end: &str) {
     s[2].run("COMMIT").await;
     let rest = take_all(&s[3], "g").await;
     if end == "ROLLBACK" {
-        assert_eq!(rest, [mine.clone()], "what was given back");
+        assert_eq!(rest, [mine], "what was given back");
         all.extend(rest);
         all.insert(second);
     } else {
@@ -161,4 +161,29 @@ async fn a_pop_of_a_partition_that_somebody_has_in_hand_answers_nothing_at_once(
         vec![],
         "the lease lives on"
     );
+}
+
+/// A backend remembers below which time there are no hints for a group. It looked while its own transaction had used a
+/// hint up, and after the rollback passed over it for a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolled_back_pop_is_found_again_at_once_by_the_same_session() {
+    let s = sessions().await;
+    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
+        .await;
+    let undo = [
+        ("BEGIN", "ROLLBACK"),
+        ("BEGIN; SAVEPOINT s", "ROLLBACK TO s; COMMIT"),
+    ];
+    // Hints that are just being written are looked for further back: these are older.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    for (begin, end) in undo {
+        assert_eq!(s[1].pop("'q', 'g'").await.len(), 1);
+        s[1].run(begin).await;
+        let first = take_all(&s[1], "g").await;
+        s[1].run(end).await;
+        let again = s[1].pop("'q', 'g', 100, max_partitions => 0").await;
+        assert_eq!(again.len(), first.len(), "{end}");
+        let lease = again[0].lease.as_deref().expect("a lease");
+        s[1].run(&format!("SELECT queen.release('{lease}')")).await;
+    }
 }
