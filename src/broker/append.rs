@@ -84,6 +84,9 @@ const ATTEMPTS: usize = 5;
 pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pushed>> {
     let mut order: Vec<usize> = (0..pushes.len()).collect();
     order.sort_by(|&a, &b| pushes[a].lane().cmp(&pushes[b].lane()));
+    // Whose message was taken along cannot give up until the taker has committed, so a taker must not wait for another lane.
+    let one_lane = order.first().zip(order.last()).is_some_and(|(&a, &b)| pushes[a].lane() == pushes[b].lane());
+    let when = if one_lane { when } else { When::Now };
     let mut results = vec![None; pushes.len()];
     for of_queue in order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue)) {
         let mut attempts = 0;
