@@ -1,5 +1,6 @@
 //! Two sessions against each other: every pair of verbs, permuted, observed through locks and not through sleeps.
 
+mod along;
 mod crowd;
 mod dedup;
 mod drained;
