@@ -468,7 +468,7 @@ END $$;
 --   reason          A word for why, kept with the dead letter.
 -- Result: One row; success says whether it was accepted, error why not. A refused acknowledgment is a result,
 --         not an error.
--- Errors: QN001 (bad name); QN004, QN005 (bad transaction id); QN011, QN012 (segment damaged or unknown).
+-- Errors: QN001 (bad name); QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.partition, queen.segment, queen.transaction_id (read); queen.cursor, queen.ready,
 --         queen.dead_letter_record (written).
 -- Locks: The cursor of the group in each partition, ascending, until the transaction ends.
@@ -958,7 +958,7 @@ GRANT EXECUTE ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, t
 --   status          failed, retry or dlq, as in ack.
 --   reason          A word for why, kept with the dead letter.
 -- Result: One row; on a lease that is not live, success is false.
--- Errors: QN004, QN005 (bad transaction id); QN017 (the lease holds this id in several partitions: use ack);
+-- Errors: QN017 (the lease holds this id in several partitions: use ack);
 --         QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.partition, queen.segment, queen.transaction_id (read); queen.cursor, queen.ready,
 --         queen.dead_letter_record (written).
@@ -1334,9 +1334,8 @@ GRANT EXECUTE ON FUNCTION queen.push_many(text, jsonb[], text, text[]) TO queen_
 --   partition_id  The partition.
 --   from_offset   First offset wanted; 0 is the beginning.
 --   max_rows      At most so many rows.
--- Result: The messages in the order of their offsets.
--- Errors: 22023 (from_offset or max_rows below 0); QN014 (no such partition); QN011, QN012 (segment damaged or
---         unknown).
+-- Result: The messages in the order of their offsets; none if there is no such partition.
+-- Errors: 22023 (from_offset or max_rows below 0); QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.queue, queen.partition, queen.segment, queen.trimmed, queen.subscription, queen.cursor,
 --         queen.dead_letter_record (read).
 -- Locks: None.
@@ -1477,7 +1476,6 @@ GRANT EXECUTE ON FUNCTION queen.transaction(json) TO queen_producer, queen_consu
 --   queue  Only this queue.
 -- Result: One row for each problem found; no row is good news. base_offset is the first offset of the segment
 --         concerned, NULL if it is not about a segment.
--- Errors: QN001 (bad name).
 -- Tables: queen.queue, queen.partition, queen.segment, queen.trimmed, queen.subscription, queen.cursor (read).
 -- Locks: None.
 CREATE FUNCTION queen.verify(queue text DEFAULT NULL)

@@ -20,7 +20,7 @@
 --   reason          A word for why, kept with the dead letter.
 -- Result: One row; success says whether it was accepted, error why not. A refused acknowledgment is a result,
 --         not an error.
--- Errors: QN001 (bad name); QN004, QN005 (bad transaction id); QN011, QN012 (segment damaged or unknown).
+-- Errors: QN001 (bad name); QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.partition, queen.segment, queen.transaction_id (read); queen.cursor, queen.ready,
 --         queen.dead_letter_record (written).
 -- Locks: The cursor of the group in each partition, ascending, until the transaction ends.

@@ -10,7 +10,7 @@
 --   status          failed, retry or dlq, as in ack.
 --   reason          A word for why, kept with the dead letter.
 -- Result: One row; on a lease that is not live, success is false.
--- Errors: QN004, QN005 (bad transaction id); QN017 (the lease holds this id in several partitions: use ack);
+-- Errors: QN017 (the lease holds this id in several partitions: use ack);
 --         QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.partition, queen.segment, queen.transaction_id (read); queen.cursor, queen.ready,
 --         queen.dead_letter_record (written).

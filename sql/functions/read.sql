@@ -7,9 +7,8 @@
 --   partition_id  The partition.
 --   from_offset   First offset wanted; 0 is the beginning.
 --   max_rows      At most so many rows.
--- Result: The messages in the order of their offsets.
--- Errors: 22023 (from_offset or max_rows below 0); QN014 (no such partition); QN011, QN012 (segment damaged or
---         unknown).
+-- Result: The messages in the order of their offsets; none if there is no such partition.
+-- Errors: 22023 (from_offset or max_rows below 0); QN011, QN012 (segment damaged or unknown).
 -- Tables: queen.queue, queen.partition, queen.segment, queen.trimmed, queen.subscription, queen.cursor,
 --         queen.dead_letter_record (read).
 -- Locks: None.

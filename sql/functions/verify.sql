@@ -7,7 +7,6 @@
 --   queue  Only this queue.
 -- Result: One row for each problem found; no row is good news. base_offset is the first offset of the segment
 --         concerned, NULL if it is not about a segment.
--- Errors: QN001 (bad name).
 -- Tables: queen.queue, queen.partition, queen.segment, queen.trimmed, queen.subscription, queen.cursor (read).
 -- Locks: None.
 CREATE FUNCTION queen.verify(queue text DEFAULT NULL)
