@@ -16,7 +16,9 @@ fn main() {
         let name = script.file_stem().unwrap_or_default().to_string_lossy();
         Trial::test(name.into_owned(), move || run(&script))
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit()
+    let mut trials: Vec<Trial> = trials.collect();
+    trials.push(Trial::test("errors_has_every_state", every_state));
+    libtest_mimic::run(&arguments, trials).exit()
 }
 
 fn scripts() -> Vec<PathBuf> {
@@ -54,6 +56,29 @@ fn run(script: &Path) -> Result<(), Failed> {
         &expected,
         &compare::mask_uuids(&text),
     )?)
+}
+
+/// `errors.out` shows every state of the error table, but for those that no SQL can bring about.
+fn every_state() -> Result<(), Failed> {
+    use queen_core::error::ErrorKind;
+    let shown = include_str!("errors.out");
+    let elsewhere = |kind| {
+        matches!(
+            kind,
+            // Over HTTP; without the library in memory; a defect.
+            ErrorKind::InvalidLease
+                | ErrorKind::NotPreloaded
+                | ErrorKind::LimitExceeded
+                | ErrorKind::Internal
+        )
+    };
+    for kind in ErrorKind::ALL {
+        let is_shown = shown.contains(&format!("ERROR:  {}\n", kind.sqlstate()));
+        if is_shown == elsewhere(*kind) {
+            return Err(format!("{kind:?} ({}): shown {is_shown}", kind.sqlstate()).into());
+        }
+    }
+    Ok(())
 }
 
 /// A file that nobody else sees, gone when it is closed.
