@@ -57,6 +57,21 @@ impl Load {
         }
     }
 
+    /// Lone pushes to one lane, which go along with one another.
+    async fn push_hot(self: Arc<Self>) {
+        let session = self.session().await;
+        let sql = "SELECT transaction_id FROM queen.push('work', '0', 'hot')";
+        while let Ok(rows) = session.try_rows(sql).await {
+            let id = rows[0][0].clone().expect("an id");
+            self.note(|r| {
+                r.pushed
+                    .entry(("work", "hot".to_owned()))
+                    .or_default()
+                    .push(id)
+            });
+        }
+    }
+
     /// Batches over two lanes.
     async fn push_batch(self: Arc<Self>, n: usize) {
         let session = self.session().await;
@@ -169,6 +184,8 @@ impl Load {
             tasks.push(tokio::spawn(self.clone().push(round * 10 + n)));
             tasks.push(tokio::spawn(self.clone().push_batch(round * 10 + 5 + n)));
             tasks.push(tokio::spawn(self.clone().consume()));
+            tasks.push(tokio::spawn(self.clone().push_hot()));
+            tasks.push(tokio::spawn(self.clone().push_hot()));
         }
         tasks.push(tokio::spawn(self.clone().nack()));
         tasks
