@@ -164,7 +164,7 @@ async fn names_that_are_none_are_refused_by_every_function_and_shown_cut() {
                 "queen.push_batch(json_build_array(json_build_object('queue', 'q', 'partition', {bad}, 'payload', 1)))"
             ),
             format!(
-                "queen.push_batch_json(json_build_array(json_build_object('queue', {bad}, 'payload', 1)))"
+                "queen.push_batch_json(json_build_array(json_build_object('queue', {bad}, 'payload', 1))::text)"
             ),
             format!("queen.pop({bad})"),
             format!("queen.pop('q', {bad})"),

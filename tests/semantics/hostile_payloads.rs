@@ -228,3 +228,67 @@ async fn a_lone_surrogate_in_a_payload_is_kept_and_in_a_name_or_id_refused() {
     }
     db.verify().await;
 }
+
+#[tokio::test]
+async fn the_text_doors_take_any_depth_and_every_reader_survives_it() {
+    let db = Db::new().await;
+    let levels = 500_000;
+    let payload = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let items = format!(
+        r#"[{{"queue":"q","payload":{payload},"transactionId":"deep"}},{{"queue":"q","payload":"\ud800","transactionId":"b"}}]"#
+    );
+    db.run(&format!("SELECT queen.push_batch_json({})", lit(&items)))
+        .await;
+    let batch = db.pop("'q', batch => 9").await;
+    assert_eq!(batch.ids, "deep b");
+    let shown = format!("{payload}\n\"\\ud800\"");
+    let same = async |sql: &str| {
+        let text = db.rows(sql).await;
+        assert!(text == shown, "{sql}: {} bytes", text.len());
+    };
+    same("SELECT payload_text FROM queen.messages('q') ORDER BY \"offset\"").await;
+    same("SELECT payload_text FROM queen.pop('q', 'g', batch => 9, subscription_mode => 'all')")
+        .await;
+    same("SELECT f.payload_text FROM queen.segment s, queen.decode_segment(s.data) f").await;
+    let json = db
+        .rows("SELECT queen.pop_json('q', 'h', batch => 9, subscription_mode => 'all')")
+        .await;
+    assert!(json.contains(&payload) && json.contains(r#""\ud800""#));
+    assert_eq!(db.ack(&batch, "deep", "dlq").await, "ok released dlq");
+    assert_eq!(
+        db.rows("SELECT payload, length(payload_text) FROM queen.dlq()")
+            .await,
+        format!("~|{}", payload.len())
+    );
+    let result = "SELECT v ->> 'result' FROM queen.dlq() d, queen.dlq_move_v1(d.id, 'r') v";
+    assert_eq!(db.rows(result).await, "moved");
+    db.verify().await;
+}
+
+#[tokio::test]
+async fn the_text_doors_refuse_what_is_no_json_and_quote_none_of_it() {
+    let db = Db::new().await;
+    for body in [
+        "",
+        "secret",
+        "[secret]",
+        "[{\"queue\":\"q\",\"payload\":secret}]",
+        "[{\"queue\":\"q\",\"payload\":\"secret}]",
+        "[{\"queue\":\"q\",\"payload\":\"secret\u{1}\"}]",
+        "[{\"queue\":\"q\",\"payload\":{\"secret\"}}]",
+        "[{\"queue\":\"q\",\"payload\":1},]",
+        "[{\"queue\":\"q\",\"payload\":1}] secret",
+        "[{\"queue\":\"q\",\"payload\":01}]",
+        "[{\"queue\":\"q\",\"payload\":NaN}]",
+    ] {
+        for call in [
+            format!("queen.push_batch_json({})", lit(body)),
+            format!("queen.ack_batch_json({}, 'g')", lit(body)),
+        ] {
+            let (state, message) = db.error(&format!("SELECT {call}")).await;
+            assert_eq!(state, "QN008", "{body}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+    assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "0");
+}
