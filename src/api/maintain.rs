@@ -38,7 +38,7 @@ pub fn maintain(call: &Call) -> Result<Datum> {
         for queue in queue::of_tenant(&tables, tenant)? {
             retain(&tables, &queue, &mut done)?;
         }
-        done.orphans = orphans(&tables);
+        done.orphans = orphans();
         fold_counters();
     }
     let answer = serde_json::json!({
@@ -143,7 +143,7 @@ fn trim(
 
 /// Rows whose group is gone: a registration that was rolled back next to others. A registration that is still open has
 /// hints already, from pushes that saw it.
-fn orphans(tables: &Tables) -> i64 {
+fn orphans() -> i64 {
     spi::as_owner(|client| {
         let mut n = 0;
         for table in ["ready", "cursor"] {
@@ -155,7 +155,8 @@ fn orphans(tables: &Tables) -> i64 {
                 gids.extend(row["gid"].value::<i64>()?);
             }
             for gid in gids {
-                if !subscription::is_known(tables, gid) {
+                // Tables of their own: what they keep of a scan lives in the memory of this SPI connection.
+                if !subscription::is_known(&Tables::default(), gid) {
                     n += client.update(&format!("DELETE FROM queen.{table} WHERE gid = $1"), None, &[gid.into()])?.len();
                 }
             }
