@@ -68,8 +68,14 @@ fn changed(tables: &Tables, queue: &queue::Queue, given: &str, mode: Mode) -> Re
 pub fn drop_queue(call: &Call) -> Result<Datum> {
     let name = arguments::queue(call, 0)?;
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
+    if commit::old_snapshot() {
+        return Err(error(ErrorKind::InvalidArgument, "drop_queue needs isolation level READ COMMITTED"));
+    }
     queue::lock_name(tenant, name);
     let Some(queue) = queue::find(&tables, tenant, name)? else { return Ok(call.value(Value::Bool(false))) };
+    // Before the lanes, as a move of one of them does; once more at the end, for what is filed meanwhile.
+    let dead_letters = "DELETE FROM queen.dead_letter_record WHERE qid = $1";
+    delete(queue.qid, &[dead_letters]);
     crate::rows::subscription::lock_creation(queue.qid);
     let hints = "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid";
     delete(queue.qid, &[hints]);
@@ -86,7 +92,7 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
             "DELETE FROM queen.trimmed t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
             "DELETE FROM queen.subscription WHERE qid = $1",
             "DELETE FROM queen.dropped_duplicate WHERE qid = $1",
-            "DELETE FROM queen.dead_letter_record WHERE qid = $1",
+            dead_letters,
             "DELETE FROM queen.partition WHERE qid = $1",
             "DELETE FROM queen.queue WHERE qid = $1",
         ],

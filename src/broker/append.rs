@@ -5,7 +5,7 @@ use crate::broker::{lookup, seal};
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pending;
-use crate::pg::relation::{Lock, Tables};
+use crate::pg::relation::{Lock, Tables, queue_generation};
 use crate::pg::shared_append::{self, Offer};
 use crate::pg::scan::Sight;
 use crate::pg::{clock, commit};
@@ -88,50 +88,74 @@ pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pu
     let one_lane = order.first().zip(order.last()).is_some_and(|(&a, &b)| pushes[a].lane() == pushes[b].lane());
     let when = if one_lane { when } else { When::Now };
     let mut results = vec![None; pushes.len()];
+    let mut work = Vec::new();
+    // Whatever has to be created is created before the first lane is locked: one order for everybody.
     for of_queue in order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue)) {
+        work.push((of_queue, Target::find(tables, pushes, of_queue)?));
+    }
+    for (of_queue, mut target) in work {
         let mut attempts = 0;
-        while !append_to_queue(tables, pushes, of_queue, when, &mut results)? {
+        while !append_to_queue(tables, pushes, &target, when, &mut results)? {
             attempts += 1;
             if attempts == ATTEMPTS {
                 return Err(error(ErrorKind::Internal, "the queue was dropped again and again during the push"));
             }
+            target = Target::find(tables, pushes, of_queue)?;
         }
     }
     Ok(results.into_iter().flatten().collect())
 }
 
-/// False: the queue was dropped meanwhile; nothing was appended.
+/// A queue that is pushed to, with its lanes in order.
+struct Target<'o> {
+    queue: Rc<Queue>,
+    lanes: Vec<(&'o [usize], Rc<Partition>)>,
+}
+
+impl<'o> Target<'o> {
+    /// Finds or creates the queue and the partitions that the pushes at `order` name.
+    fn find(tables: &Tables, pushes: &[Push<'_>], order: &'o [usize]) -> Result<Target<'o>> {
+        for _ in 0..ATTEMPTS {
+            let (tenant, name, _) = pushes[order[0]].lane();
+            let queue = lane::queue(tables, tenant, name)?;
+            let lanes: Vec<&[usize]> =
+                order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
+            let mut found: Vec<Option<Rc<Partition>>> =
+                lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
+            if found.iter().any(Option::is_none) {
+                partition::lock_creation(queue.qid);
+                if queue::by_qid(tables, queue.qid)?.is_none() {
+                    lane::forget();
+                    continue;
+                }
+                for (lane, slot) in lanes.iter().zip(&mut found) {
+                    if slot.is_none() {
+                        let name = &pushes[lane[0]].partition;
+                        let partition = partition::find(tables, queue.qid, name);
+                        *slot = Some(Rc::new(partition.unwrap_or_else(|| partition::create(tables, queue.qid, name))));
+                    }
+                }
+            }
+            let lanes = lanes.into_iter().zip(found.into_iter().flatten()).collect();
+            return Ok(Target { queue, lanes });
+        }
+        Err(error(ErrorKind::Internal, "the queue was dropped again and again during the push"))
+    }
+}
+
+/// False: the queue was dropped meanwhile; nothing was appended to it.
 fn append_to_queue(
     tables: &Tables,
     pushes: &[Push<'_>],
-    order: &[usize],
+    target: &Target<'_>,
     when: When,
     results: &mut [Option<Pushed>],
 ) -> Result<bool> {
-    let Some(&first) = order.first() else { return Ok(true) };
-    let (tenant, name, _) = pushes[first].lane();
-    let queue = lane::queue(tables, tenant, name)?;
-    let sealer = seal::sealer(&queue.name, &queue.options)?;
-    let lanes: Vec<&[usize]> = order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
-
-    let mut partitions: Vec<Option<Rc<Partition>>> =
-        lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
-    if partitions.iter().any(Option::is_none) {
-        partition::lock_creation(queue.qid);
-        if queue::by_qid(tables, queue.qid)?.is_none() {
-            lane::forget();
-            return Ok(false);
-        }
-        for (lane, slot) in lanes.iter().zip(&mut partitions) {
-            let name = &pushes[lane[0]].partition;
-            if slot.is_none() {
-                let found = partition::find(tables, queue.qid, name);
-                *slot = Some(Rc::new(found.unwrap_or_else(|| partition::create(tables, queue.qid, name))));
-            }
-        }
-    }
-    let mut groups: Option<Vec<Subscription>> = None;
-    for (lane, partition) in lanes.iter().zip(partitions.iter().flatten()) {
+    let mut generation = queue_generation();
+    let mut queue = target.queue.clone();
+    let mut sealer = seal::sealer(&queue.name, &queue.options)?;
+    let mut appended = Vec::with_capacity(target.lanes.len());
+    for (lane, partition) in &target.lanes {
         let mut held = partition::try_lock_for_append(tables, partition);
         if held == Lock::Busy {
             held = match pushes {
@@ -150,8 +174,28 @@ fn append_to_queue(
             lane::forget();
             return Ok(false);
         }
+        // Options that were committed before we had the lane count.
+        if queue_generation() != generation {
+            generation = queue_generation();
+            match queue::by_qid(tables, queue.qid)? {
+                Some(now) => queue = Rc::new(now),
+                None => return Ok(false),
+            }
+            sealer = seal::sealer(&queue.name, &queue.options)?;
+        }
         commit::appended(queue.qid, partition.pid);
-        append_to_lane(tables, pushes, lane, &queue, partition, sealer.as_ref(), when, results, &mut groups)?;
+        let writer = Writer { tables, pushes, queue: &queue, partition, sealer: sealer.as_ref(), when };
+        if let Some(written) = writer.append(lane, results)? {
+            appended.push((partition, written));
+        }
+    }
+    // Groups are read after the last segment is there: one that registers meanwhile is seen here, or sees it.
+    if !appended.is_empty() {
+        for group in subscription::of_queue(tables, queue.qid).iter().filter(|g| g.registered) {
+            for (partition, written) in &appended {
+                hint(tables, &queue, partition, group, written);
+            }
+        }
     }
     Ok(true)
 }
@@ -185,24 +229,49 @@ fn go_along(tables: &Tables, partition: &Partition, push: &Push<'_>) -> Along {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn append_to_lane(
-    tables: &Tables,
-    pushes: &[Push<'_>],
-    lane: &[usize],
-    queue: &Queue,
-    partition: &Partition,
-    sealer: Option<&queen_core::envelope::KeyRing>,
+/// What an append has put into a lane.
+struct Written {
+    before: segment::Tail,
+    end: i64,
+    created_at: i64,
+}
+
+/// Writes to one lane that is locked.
+struct Writer<'a> {
+    tables: &'a Tables,
+    pushes: &'a [Push<'a>],
+    queue: &'a Queue,
+    partition: &'a Partition,
+    sealer: Option<&'a queen_core::envelope::KeyRing>,
     when: When,
-    results: &mut [Option<Pushed>],
-    groups: &mut Option<Vec<Subscription>>,
-) -> Result<()> {
-    let tail = segment::tail(tables, partition.pid, Sight::Committed);
-    let created_at = clock::now().max(tail.written_at.map_or(i64::MIN, |at| at + 1));
+}
+
+impl Writer<'_> {
+    /// Appends the pushes at `lane` that are no duplicates, and what other sessions offer; None when there is nothing.
+    fn append(&self, lane: &[usize], results: &mut [Option<Pushed>]) -> Result<Option<Written>> {
+        let before = segment::tail(self.tables, self.partition.pid, Sight::Committed);
+        let created_at = clock::now().max(before.written_at.map_or(i64::MIN, |at| at + 1));
+        let (fresh, followers) = self.sort_out(lane, before, created_at, results)?;
+        let end = if fresh.is_empty() { before.offset } else { self.write(&fresh, before, created_at, results)? };
+        for (follower, leader) in followers {
+            results[follower] = results[leader].map(|r| Pushed { duplicate: true, ..r });
+        }
+        Ok((end > before.offset).then_some(Written { before, end, created_at }))
+    }
+
+    /// Tells apart what is to be stored and what repeats an earlier item of this append (with that item); answers those
+    /// that are duplicates of something stored.
+    fn sort_out(
+        &self,
+        lane: &[usize],
+        before: segment::Tail,
+        created_at: i64,
+        results: &mut [Option<Pushed>],
+    ) -> Result<(Vec<usize>, Vec<(usize, usize)>)> {
+        let Writer { tables, pushes, queue, partition, .. } = *self;
     let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
 
-    let own = if window > 0 { None } else { pending::appends_to(partition.pid, tail.offset + 1) };
-    // Duplicates: of something stored, or of an earlier item of this append.
+    let own = if window > 0 { None } else { pending::appends_to(partition.pid, before.offset + 1) };
     let mut fresh: Vec<usize> = Vec::with_capacity(lane.len());
     let mut first_with: HashMap<&str, usize> = HashMap::new();
     let mut followers: Vec<(usize, usize)> = Vec::new();
@@ -232,12 +301,23 @@ fn append_to_lane(
         fresh.push(i);
     }
 
-    if !fresh.is_empty() {
+        Ok((fresh, followers))
+    }
+
+    /// Writes the segments; answers the last offset.
+    fn write(
+        &self,
+        fresh: &[usize],
+        before: segment::Tail,
+        created_at: i64,
+        results: &mut [Option<Pushed>],
+    ) -> Result<i64> {
+        let Writer { tables, pushes, partition, sealer, when, .. } = *self;
         let minted = fresh.iter().filter(|&&i| pushes[i].id.is_none()).count();
         let mut next_id = if minted > 0 { mint(created_at, minted as u64) } else { 0 };
         let mut sealed = Vec::new();
         if let Some(ring) = sealer {
-            for &i in &fresh {
+            for &i in fresh {
                 sealed.push(ring.seal(pushes[i].payload.as_bytes())?);
             }
         }
@@ -272,8 +352,8 @@ fn append_to_lane(
             encrypted: false,
         }));
         let own = fresh.len() as i64;
-        commit::appended_for(along.iter().zip(tail.offset + 1 + own..).map(|(taken, offset)| taken.written(offset)));
-        let mut offset = tail.offset + 1;
+        commit::appended_for(along.iter().zip(before.offset + 1 + own..).map(|(taken, offset)| taken.written(offset)));
+        let mut offset = before.offset + 1;
         let mut written_at = created_at;
         for part in split(&frames) {
             let data = encode(part, &guc::encode_options())?;
@@ -288,7 +368,7 @@ fn append_to_lane(
                     }
                     None => {}
                 }
-                if let Some(&at) = fresh.get((offset - tail.offset - 1) as usize) {
+                if let Some(&at) = fresh.get((offset - before.offset - 1) as usize) {
                     results[at] =
                         Some(Pushed { message_id: frame.id, partition_id: partition.id, offset, duplicate: false });
                 }
@@ -296,30 +376,16 @@ fn append_to_lane(
             }
             written_at += 1;
         }
-        let groups = groups.get_or_insert_with(|| subscription::of_queue(tables, queue.qid));
-        for group in groups.iter().filter(|g| g.registered) {
-            hint(tables, queue, partition, group, tail, offset - 1, created_at);
-        }
+        Ok(offset - 1)
     }
-    for (follower, leader) in followers {
-        results[follower] = results[leader].map(|r| Pushed { duplicate: true, ..r });
-    }
-    Ok(())
 }
 
 /// Tells a group about new messages, when nothing else will: when it had nothing to do here.
 ///
 /// Nobody waits for anybody: this append and an ack that settles the lane's last message may run next to each other. Each
 /// writes its own row first and then looks at the other's, in-progress rows included, so at least one of them hints.
-fn hint(
-    tables: &Tables,
-    queue: &Queue,
-    partition: &Partition,
-    group: &Subscription,
-    before: segment::Tail,
-    end: i64,
-    created_at: i64,
-) {
+fn hint(tables: &Tables, queue: &Queue, partition: &Partition, group: &Subscription, written: &Written) {
+    let Written { before, end, created_at } = *written;
     let idle = cursor::drained_at(tables, group.gid, partition.pid, before.offset)
         // No cursor yet: the append that reaches the group's start hints.
         .unwrap_or_else(|| before.written_at.is_none_or(|at| at < group.start_at));

@@ -78,11 +78,29 @@ pub fn claim(
     wish: &Wish,
     hinted: bool,
 ) -> Result<Claim> {
-    let mut cursor = match cursor::take(tables, group.gid, partition.pid, false) {
-        Taken::Busy => return Ok(Claim::Busy),
-        Taken::Held(cursor) => *cursor,
-        Taken::Missing => Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?),
-    };
+    match cursor::take(tables, group.gid, partition.pid, false) {
+        Taken::Busy => Ok(Claim::Busy),
+        Taken::Held(cursor) => claim_from(tables, queue, partition, group, wish, hinted, *cursor),
+        Taken::Missing => {
+            let cursor = Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?);
+            let claimed = claim_from(tables, queue, partition, group, wish, hinted, cursor)?;
+            if !matches!(claimed, Claim::Batch(_)) {
+                cursor::leave(group.gid, partition.pid);
+            }
+            Ok(claimed)
+        }
+    }
+}
+
+fn claim_from(
+    tables: &Tables,
+    queue: &Queue,
+    partition: &Partition,
+    group: &Subscription,
+    wish: &Wish,
+    hinted: bool,
+    mut cursor: Cursor,
+) -> Result<Claim> {
     let now = clock::now();
     if let Some(lease) = cursor.live_lease(now) {
         return Ok(Claim::NotBefore(lease.expires_at));

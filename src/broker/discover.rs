@@ -14,7 +14,7 @@ use std::cell::Cell;
 
 /// Partitions that a sweep looks at in one go.
 const SWEEP_PAGE: usize = 256;
-/// First contacts with a partition that one call makes at most: each takes a lock in the shared lock table.
+/// Queues that one call subscribes in at most: each takes a lock in the shared lock table.
 const FIRST_CONTACTS: usize = 1000;
 
 thread_local! {
@@ -118,31 +118,23 @@ impl Search<'_> {
     }
 
     fn of_group(&mut self, queue: &Queue, group: &Subscription) -> Result<()> {
-        // What a sweep or an early hint finds is due later than the hint: look again while that goes on.
-        loop {
-            let now = clock::now();
-            let mut again = false;
-            let tables = self.tables;
-            let mut seen: Vec<i64> = Vec::new();
-            ready::each_due(tables, group.gid, now, |hint, in_progress| {
-                match hint.sweep_after() {
-                    Some(after) if in_progress => self.follow(queue, group, after)?,
-                    Some(after) => again |= self.sweep(queue, group, hint, after)?,
-                    None if seen.contains(&hint.pid) => {
-                        // One partition, two hints: the first has done it.
-                        ready::delete(tables, hint);
-                    }
-                    None => {
-                        seen.push(hint.pid);
-                        self.visit(queue, group, hint)?;
-                    }
+        let tables = self.tables;
+        let mut seen: Vec<i64> = Vec::new();
+        ready::each_due(tables, group.gid, clock::now(), |hint, in_progress| {
+            match hint.sweep_after() {
+                Some(after) if in_progress => self.follow(queue, group, after)?,
+                Some(after) => self.sweep(queue, group, hint, after)?,
+                None if seen.contains(&hint.pid) => {
+                    // One partition, two hints: the first has done it.
+                    ready::delete(tables, hint);
                 }
-                Ok::<bool, crate::error::Error>(!self.enough())
-            })?;
-            if !again || self.enough() {
-                return Ok(());
+                None => {
+                    seen.push(hint.pid);
+                    self.visit(queue, group, hint)?;
+                }
             }
-        }
+            Ok(!self.enough())
+        })
     }
 
     /// Looks at the partition a hint names.
@@ -177,17 +169,17 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Goes on looking through partitions that existed when the group subscribed. True: a hint was left for more.
-    fn sweep(&mut self, queue: &Queue, group: &Subscription, hint: &Hint, mut after: i64) -> Result<bool> {
+    /// Goes on looking through partitions that existed when the group subscribed. A hint is left for more.
+    fn sweep(&mut self, queue: &Queue, group: &Subscription, hint: &Hint, mut after: i64) -> Result<()> {
         if !ready::delete(self.tables, hint) {
-            return Ok(false);
+            return Ok(());
         }
         loop {
             let page = partition::after_unfinished(self.tables, queue.qid, after, SWEEP_PAGE);
             for (partition, unfinished) in &page {
-                if self.enough() || self.found.len() >= FIRST_CONTACTS {
+                if self.enough() {
                     ready::insert_sweep(self.tables, group.gid, after);
-                    return Ok(true);
+                    return Ok(());
                 }
                 after = partition.pid;
                 if *unfinished {
@@ -207,7 +199,7 @@ impl Search<'_> {
                 }
             }
             if page.len() < SWEEP_PAGE {
-                return Ok(false);
+                return Ok(());
             }
         }
     }
@@ -226,7 +218,7 @@ impl Search<'_> {
         loop {
             let page = partition::after(self.tables, queue.qid, after, SWEEP_PAGE);
             for partition in &page {
-                if self.enough() || self.found.len() >= FIRST_CONTACTS {
+                if self.enough() {
                     return Ok(());
                 }
                 after = partition.pid;

@@ -91,6 +91,12 @@ pub fn appended_for(written: impl Iterator<Item = shared_append::Written>) {
     with(|s| s.written.extend(written));
 }
 
+/// Whether the running transaction keeps looking at the state of its beginning (REPEATABLE READ and above).
+pub fn old_snapshot() -> bool {
+    // SAFETY: a setting of this backend.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 /// Whether the running transaction has written nothing at all so far.
 pub fn nothing_written() -> bool {
     // SAFETY: reads this backend's transaction state.
@@ -157,7 +163,7 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
             end();
         }
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => {
-            crate::rows::ready::forget_bounds();
+            crate::rows::rolled_back();
             with(|s| {
                 restore(s);
                 s.flush = false;
@@ -253,7 +259,7 @@ unsafe extern "C-unwind" fn on_subtransaction(
     match event {
         pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => crate::pending::keep(level),
         pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
-            crate::rows::ready::forget_bounds();
+            crate::rows::rolled_back();
             crate::pending::discard(level);
         }
         _ => {}

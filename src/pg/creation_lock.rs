@@ -1,4 +1,4 @@
-//! Locks on something that has no row yet, held until the transaction ends.
+//! Locks on something that has no row yet, held until the transaction ends if they are not given back.
 #![allow(unsafe_code)]
 
 use pgrx::pg_sys;
@@ -20,27 +20,35 @@ pub enum Creation {
     Maintenance,
 }
 
-/// Takes the exclusive lock. False: somebody has it and `wait` is off.
-pub fn lock(what: Creation, wait: bool) -> bool {
+fn tag(what: &Creation) -> pg_sys::LOCKTAG {
     let mix = |kind: u64, a: u64| (a ^ (kind << 61)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
-    let key = match what {
+    let key = match *what {
         Creation::Queue(hash) => mix(0, hash),
         Creation::Partitions(qid) => mix(1, qid as u64),
         Creation::Cursor(gid, pid) => mix(2, (gid as u64).rotate_left(36) ^ pid as u64),
         Creation::Subscription(qid) => mix(3, qid as u64),
         Creation::Maintenance => mix(4, 0),
     };
-    // SAFETY: a lock tag on the stack; transaction-level lock.
-    unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: (key >> 32) as u32,
-            locktag_field3: key as u32,
-            locktag_field4: OURS,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
-        };
-        let result = pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, !wait);
-        result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+    pg_sys::LOCKTAG {
+        // SAFETY: set once, when the backend connects.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: (key >> 32) as u32,
+        locktag_field3: key as u32,
+        locktag_field4: OURS,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
     }
+}
+
+/// Takes the exclusive lock. False: somebody has it and `wait` is off.
+pub fn lock(what: Creation, wait: bool) -> bool {
+    // SAFETY: a lock tag on the stack; transaction-level lock.
+    let result = unsafe { pg_sys::LockAcquire(&tag(&what), pg_sys::ExclusiveLock as i32, false, !wait) };
+    result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Gives a lock back that this call has taken.
+pub fn unlock(what: Creation) {
+    // SAFETY: as in lock.
+    unsafe { pg_sys::LockRelease(&tag(&what), pg_sys::ExclusiveLock as i32, false) };
 }

@@ -46,8 +46,10 @@ unsafe extern "C-unwind" fn forget_oids(_arg: Datum, _cache: std::ffi::c_int, _h
 /// How often queues may have changed as far as this backend knows.
 static QUEUE_GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Rises when some queue was configured or dropped, once that is committed and a table was locked since.
+/// Rises when some queue was configured or dropped and that is committed.
 pub fn queue_generation() -> u64 {
+    // SAFETY: lets in what other backends have said; the server does the same with each lock.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
     QUEUE_GENERATION.load(Relaxed)
 }
 
@@ -267,6 +269,11 @@ impl Table {
         // SAFETY: heap_lock_tuple reads t_self, fills t_data from the page and returns the page pinned.
         unsafe {
             pg_sys::CommandCounterIncrement();
+            // While we hold the page, no row of it can be removed for good.
+            let page = key.map(|_| Page::pin(self.rel, tid));
+            if page.as_ref().is_some_and(|page| !page.has_row(tid)) {
+                return Lock::Gone;
+            }
             let mut tuple = pg_sys::HeapTupleData { t_self: tid, t_tableOid: (*self.rel).rd_id, ..Default::default() };
             let mut buffer: pg_sys::Buffer = 0;
             let mut failure = pg_sys::TM_FailureData::default();
@@ -315,6 +322,40 @@ impl Drop for Table {
             }
             pg_sys::table_close(self.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
+    }
+}
+
+/// A page of a table, held in memory.
+struct Page(pg_sys::Buffer);
+
+impl Page {
+    /// # Safety
+    /// `rel` must be open, and the page of `tid` must exist: the table is never truncated.
+    unsafe fn pin(rel: pg_sys::Relation, tid: Tid) -> Page {
+        let block = u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo);
+        // SAFETY: the caller's promise.
+        Page(unsafe { pg_sys::ReadBuffer(rel, block) })
+    }
+
+    /// Whether something is stored in the place of `tid`.
+    fn has_row(&self, tid: Tid) -> bool {
+        // SAFETY: the page is pinned and locked while its line pointers are read; their number is checked first.
+        unsafe {
+            pg_sys::LockBuffer(self.0, pg_sys::BUFFER_LOCK_SHARE as i32);
+            let page = pg_sys::BufferGetPage(self.0);
+            let rows = pg_sys::PageGetMaxOffsetNumber(page);
+            let normal = (1..=rows).contains(&tid.ip_posid)
+                && (*pg_sys::PageGetItemId(page, tid.ip_posid)).lp_flags() == pg_sys::LP_NORMAL;
+            pg_sys::LockBuffer(self.0, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+            normal
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: pinned once.
+        unsafe { pg_sys::ReleaseBuffer(self.0) }
     }
 }
 

@@ -39,6 +39,8 @@ const STATE: u64 = 7;
 #[repr(C)]
 struct Slot {
     id: UnsafeCell<u128>,
+    pid: AtomicI64,
+    database: AtomicU32,
     offset: AtomicI64,
     /// Where the taker's commit record ends.
     lsn: AtomicU64,
@@ -93,12 +95,14 @@ impl Shared {
     }
 }
 
-/// The lane of a partition as heads carry it.
-fn tag(pid: i64) -> u64 {
+fn database() -> u32 {
     // SAFETY: a global of this backend.
-    let database = unsafe { pg_sys::MyDatabaseId.to_u32() };
-    // Partition keys are unique in a database: 29 bits of it tell apart what runs on one server at a time.
-    ((u64::from(database) & 0x1fff_ffff) << 35 ^ pid as u64).wrapping_shl(3)
+    unsafe { pg_sys::MyDatabaseId.to_u32() }
+}
+
+/// A lane as heads carry it, mixed into 61 bits: the slot says which one it really is.
+fn tag(pid: i64) -> u64 {
+    (u64::from(database()) << 32 ^ pid as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !STATE
 }
 
 /// What became of an offer.
@@ -161,6 +165,8 @@ pub fn offer(pid: i64, id: u128, payload: &[u8], mut try_lock: impl FnMut() -> L
         (&mut *slot.payload.get())[..payload.len()].copy_from_slice(payload);
     }
     slot.length.store(payload.len() as u32, SeqCst);
+    slot.pid.store(pid, SeqCst);
+    slot.database.store(database(), SeqCst);
     head.store(lane | WAITING, SeqCst);
     s.waiting.fetch_add(1, SeqCst);
     let out = Out { shared: &s, head, lane };
@@ -210,8 +216,12 @@ pub fn take(pid: i64) -> Vec<Taken> {
     let lane = tag(pid);
     for (n, head) in s.heads.iter().enumerate() {
         if taken.len() < TAKE_AT_MOST && head.compare_exchange(lane | WAITING, lane | TAKEN, SeqCst, SeqCst).is_ok() {
-            s.waiting.fetch_sub(1, SeqCst);
             let slot = s.slot(n);
+            if slot.pid.load(SeqCst) != pid || slot.database.load(SeqCst) != database() {
+                head.store(lane | WAITING, SeqCst);
+                continue;
+            }
+            s.waiting.fetch_sub(1, SeqCst);
             let length = (slot.length.load(SeqCst) as usize).min(LARGEST);
             // SAFETY: its owner wrote the slot before it waited, and does not touch it until the state changes.
             let (id, payload) = unsafe { (*slot.id.get(), (&*slot.payload.get())[..length].to_vec()) };

@@ -54,8 +54,10 @@ impl Drop for AsOwner {
     }
 }
 
-/// Runs `work` with an SPI connection as the extension's owner.
+/// Runs `work` with an SPI connection as the extension's owner. What it writes is durable when the transaction's end is
+/// answered.
 pub fn as_owner<T>(work: impl FnOnce(&mut SpiClient<'_>) -> T) -> T {
+    super::commit::settled();
     let _owner = AsOwner::enter();
     pgrx::Spi::connect_mut(|client| work(client))
 }

@@ -1,6 +1,6 @@
 //! Cursors: how far a group is on a partition, and its lease. Every change is a new row; the newest (highest seq) counts.
 
-use crate::pg::creation_lock::{Creation, lock};
+use crate::pg::creation_lock::{Creation, lock, unlock};
 use crate::pg::relation::{Lock, Row, Table, Tables, Tid};
 use crate::pg::scan::{Compare, InProgress, Scan, Sight, cmp, eq};
 use crate::pg::value::Value;
@@ -102,6 +102,11 @@ thread_local! {
     static LAST_SEQ: Floor<(i64, i64)> = const { Floor::new() };
 }
 
+/// A transaction or subtransaction was rolled back: places that it wrote are not to be relied on.
+pub fn forget_places() {
+    LAST_SEQ.with(Floor::clear);
+}
+
 /// Calls `read` with the newest row of (group, partition) that `sight` sees, and the scan, to go on to older ones.
 fn from_newest<T>(
     table: &Table,
@@ -167,9 +172,16 @@ pub fn replace(tables: &Tables, cursor: &Cursor) {
         if deliveries.is_empty() { Value::Null } else { Value::Bytes(&deliveries) },
         Value::opt_time(cursor.failing_since),
     ]);
-    if let Some(tid) = cursor.tid {
-        table.delete(tid);
+    match cursor.tid {
+        Some(tid) => table.delete(tid),
+        None => leave(cursor.gid, cursor.pid),
     }
+}
+
+/// Gives the right to create a cursor back, unused or because its row is there now: that is seen before it is committed.
+/// A lock for each first contact until the end of the transaction would fill the shared lock table.
+pub fn leave(gid: i64, pid: i64) {
+    unlock(Creation::Cursor(gid, pid));
 }
 
 /// The (group, partition) pairs whose newest state carries this lease, in the global lock order.

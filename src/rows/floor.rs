@@ -22,6 +22,11 @@ impl<K: Eq + Hash + Copy> Floor<K> {
         self.0.borrow().as_ref()?.get(&key).copied()
     }
 
+    /// Forgets everything: what was found may have been rolled back.
+    pub fn clear(&self) {
+        *self.0.borrow_mut() = None;
+    }
+
     pub fn set(&self, key: K, place: i64) {
         let mut known = self.0.borrow_mut();
         let known = known.get_or_insert_with(HashMap::new);

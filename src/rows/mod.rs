@@ -10,3 +10,10 @@ pub mod ready;
 pub mod segment;
 pub mod subscription;
 pub mod transaction_id;
+
+/// A transaction or subtransaction was rolled back: what this backend remembers of rows that it wrote is forgotten.
+pub fn rolled_back() {
+    ready::forget_bounds();
+    cursor::forget_places();
+    segment::forget_places();
+}

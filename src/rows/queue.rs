@@ -5,7 +5,7 @@ use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Row, Tables, next_value, queues_changed};
 use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
-use crate::pg::{clock, spi};
+use crate::pg::{clock, commit, spi};
 use queen_core::options::{Mode, QueueOptions};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -107,6 +107,7 @@ pub fn find_or_create(tables: &Tables, tenant: u128, name: &str) -> Result<Queue
 
 /// Creates a queue. The caller holds [`lock_name`] and has looked.
 pub fn create(tables: &Tables, tenant: u128, name: &str, options: QueueOptions) -> Result<Queue> {
+    commit::settled();
     let qid = next_value(c"queue_qid_seq");
     tables.queue().borrow_mut().insert(&[
         Value::Int8(qid),

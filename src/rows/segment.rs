@@ -69,6 +69,11 @@ thread_local! {
     static LAST_BASE: Floor<i64> = const { Floor::new() };
 }
 
+/// A transaction or subtransaction was rolled back: places that it wrote are not to be relied on.
+pub fn forget_places() {
+    LAST_BASE.with(Floor::clear);
+}
+
 /// The end of the lane: one index probe.
 pub fn tail(tables: &Tables, pid: i64, sight: Sight) -> Tail {
     let table = tables.segment().borrow();

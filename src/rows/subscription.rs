@@ -1,6 +1,6 @@
 //! Consumer groups of a queue.
 
-use crate::pg::clock;
+use crate::pg::{clock, commit};
 use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Row, Tables, Tid, next_value};
 use crate::pg::scan::{Sight, eq};
@@ -129,6 +129,7 @@ pub fn register(tables: &Tables, subscription: &mut Subscription) {
 }
 
 fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {
+    commit::settled();
     tables.subscription().borrow_mut().insert(&[
         Value::Int8(s.gid),
         Value::Int8(s.qid),
