@@ -387,8 +387,11 @@ impl Writer<'_> {
 fn hint(tables: &Tables, queue: &Queue, partition: &Partition, group: &Subscription, written: &Written) {
     let Written { before, end, created_at } = *written;
     let idle = cursor::drained_at(tables, group.gid, partition.pid, before.offset)
-        // No cursor yet: the append that reaches the group's start hints.
-        .unwrap_or_else(|| before.written_at.is_none_or(|at| at < group.start_at));
+        // No cursor yet: the append that reaches the group's start hints; so does every one while stamps are ahead of a
+        // clock that was set back, since they do not tell who came first.
+        .unwrap_or_else(|| {
+            before.written_at.is_none_or(|at| at < group.start_at) || created_at > clock::now()
+        });
     let window = i64::from(queue.options.window_buffer) * 1_000_000;
     if idle {
         ready::insert(tables, group.gid, due_at(queue, created_at), partition.pid);
