@@ -64,20 +64,13 @@ fn frames(payloads: &[String]) -> Vec<FrameIn<'_>> {
     payloads
         .iter()
         .enumerate()
-        .map(|(i, payload)| FrameIn {
-            id: FIRST_ID + i as u128,
-            payload: payload.as_bytes(),
-            ..FrameIn::default()
-        })
+        .map(|(i, payload)| FrameIn { id: FIRST_ID + i as u128, payload: payload.as_bytes(), ..FrameIn::default() })
         .collect()
 }
 
 fn segments(c: &mut Criterion) {
     for level in [1, 3] {
-        let options = EncodeOptions {
-            level,
-            ..EncodeOptions::default()
-        };
+        let options = EncodeOptions { level, ..EncodeOptions::default() };
         let mut group = c.benchmark_group(format!("encode/level{level}"));
         for n in SIZES {
             let payloads = payloads(n);
@@ -101,10 +94,7 @@ fn segments(c: &mut Criterion) {
             b.iter(|| {
                 let opened = Segment::parse(black_box(&bytes)).and_then(|s| s.open());
                 let opened = opened.expect("the segment is sound");
-                opened
-                    .iter()
-                    .map(|f| f.map_or(0, |f| f.payload.len()))
-                    .sum::<usize>()
+                opened.iter().map(|f| f.map_or(0, |f| f.payload.len())).sum::<usize>()
             });
         });
     }
@@ -134,19 +124,13 @@ fn requests(c: &mut Criterion) {
         let json = format!("[{}]", items.join(","));
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::from_parameter(n), |b| {
-            b.iter(|| {
-                parse_push_items(black_box(&json))
-                    .expect("the items are sound")
-                    .len()
-            });
+            b.iter(|| parse_push_items(black_box(&json)).expect("the items are sound").len());
         });
     }
     group.finish();
 
     let payload = payloads(1).remove(0);
-    c.bench_function("check_json/256", |b| {
-        b.iter(|| check_json(black_box(&payload), 1 << 20))
-    });
+    c.bench_function("check_json/256", |b| b.iter(|| check_json(black_box(&payload), 1 << 20)));
     let mut generator = IdGenerator::new();
     let mut now = 1_760_000_000_000_000;
     c.bench_function("ids/reserve", |b| {

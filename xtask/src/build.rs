@@ -19,11 +19,7 @@ pub fn library(root: &Path, postgres: &Postgres, profile: &str) -> Result<PathBu
         .args(["--profile", profile])
         .status()
         .wrap_err("cannot run cargo")?;
-    ensure!(
-        status.success(),
-        "the build for PostgreSQL {} failed",
-        postgres.major
-    );
+    ensure!(status.success(), "the build for PostgreSQL {} failed", postgres.major);
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(target.join(folder).join(format!("lib{NAME}.so")))
 }

@@ -32,10 +32,7 @@ pub fn extension_files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let sql = root.join("sql");
     let control = format!("{NAME}.control");
     let text = fs::read_to_string(root.join(&control))?.replace("@CARGO_VERSION@", VERSION);
-    let mut files = vec![
-        (control, text.into_bytes()),
-        (schema::file_name(), schema::assemble(&sql)?.into_bytes()),
-    ];
+    let mut files = vec![(control, text.into_bytes()), (schema::file_name(), schema::assemble(&sql)?.into_bytes())];
     for step in schema::steps(&sql)? {
         let name = step.file_name().unwrap_or_default().to_string_lossy();
         files.push((name.into_owned(), fs::read(&step)?));
@@ -51,10 +48,5 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(&new, bytes))
         .and_then(|()| fs::rename(&new, &path))
-        .wrap_err_with(|| {
-            format!(
-                "cannot write {} (install as root, or set DESTDIR)",
-                path.display()
-            )
-        })
+        .wrap_err_with(|| format!("cannot write {} (install as root, or set DESTDIR)", path.display()))
 }

@@ -48,14 +48,10 @@ fn run() -> Result<()> {
         ["schema"] => print!("{}", schema::assemble(&root.join("sql"))?),
         ["schema", "--write"] => schema::write(&root.join("sql"))?,
         ["schema", "--check"] => schema::check(&root.join("sql"))?,
-        ["install", rest @ ..] if rest.len() <= 2 => install::run(
-            &root,
-            &Postgres::find(rest.first().copied())?,
-            rest.get(1).copied().unwrap_or("release"),
-        )?,
-        ["package", rest @ ..] if rest.len() <= 1 => {
-            package::run(&root, &Postgres::find(rest.first().copied())?)?
+        ["install", rest @ ..] if rest.len() <= 2 => {
+            install::run(&root, &Postgres::find(rest.first().copied())?, rest.get(1).copied().unwrap_or("release"))?
         }
+        ["package", rest @ ..] if rest.len() <= 1 => package::run(&root, &Postgres::find(rest.first().copied())?)?,
         _ => bail!("{USAGE}"),
     }
     Ok(())
@@ -64,7 +60,6 @@ fn run() -> Result<()> {
 /// The workspace's folder. Cargo tells it at run time: with one target folder for two checkouts, this
 /// program may have been compiled in the other.
 fn root() -> PathBuf {
-    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     xtask.parent().map_or(xtask.clone(), Path::to_path_buf)
 }

@@ -22,28 +22,17 @@ pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
 
     let library = build::library(root, postgres, "release")?;
     let stripped = stage.join("stripped.so");
-    call(
-        Command::new("strip")
-            .arg("--strip-unneeded")
-            .arg("-o")
-            .args([&stripped, &library]),
-    )?;
+    call(Command::new("strip").arg("--strip-unneeded").arg("-o").args([&stripped, &library]))?;
     let parts = Parts {
         library: fs::read(&stripped)?,
         extension: install::extension_files(root)?,
         documents: documents(root)?,
     };
     let epoch = epoch(root)?;
-    println!(
-        "{}",
-        archive(&parts, root, postgres, &stage, &out, &epoch)?.display()
-    );
+    println!("{}", archive(&parts, root, postgres, &stage, &out, &epoch)?.display());
     // A package for PostgreSQL where Debian has it; a server elsewhere gets the archive only.
     if postgres.libdir.starts_with("/usr/lib/postgresql") && exists("dpkg-deb") {
-        println!(
-            "{}",
-            debian(&parts, postgres, &stage, &out, &epoch)?.display()
-        );
+        println!("{}", debian(&parts, postgres, &stage, &out, &epoch)?.display());
     }
     fs::remove_dir_all(&stage)?;
     Ok(())
@@ -51,19 +40,8 @@ pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
 
 /// `queen-VERSION-pgMAJOR-ARCH.tar.gz`: one folder with an `install.sh` for any PostgreSQL of that
 /// major version.
-fn archive(
-    parts: &Parts,
-    root: &Path,
-    postgres: &Postgres,
-    stage: &Path,
-    out: &Path,
-    epoch: &str,
-) -> Result<PathBuf> {
-    let name = format!(
-        "{NAME}-{VERSION}-pg{}-{}",
-        postgres.major,
-        std::env::consts::ARCH
-    );
+fn archive(parts: &Parts, root: &Path, postgres: &Postgres, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
+    let name = format!("{NAME}-{VERSION}-pg{}-{}", postgres.major, std::env::consts::ARCH);
     let top = stage.join(&name);
     put(&top.join("lib").join(format!("{NAME}.so")), &parts.library)?;
     for (file, bytes) in &parts.extension {
@@ -72,8 +50,7 @@ fn archive(
     for (file, bytes) in &parts.documents {
         put(&top.join(file), bytes)?;
     }
-    let script = fs::read_to_string(root.join("scripts/install-package.sh"))?
-        .replace("@MAJOR@", &postgres.major);
+    let script = fs::read_to_string(root.join("scripts/install-package.sh"))?.replace("@MAJOR@", &postgres.major);
     put(&top.join("install.sh"), script.as_bytes())?;
     call(Command::new("chmod").arg("755").arg(top.join("install.sh")))?;
 
@@ -90,22 +67,13 @@ fn archive(
 }
 
 /// `postgresql-MAJOR-queen_VERSION_ARCH.deb`.
-fn debian(
-    parts: &Parts,
-    postgres: &Postgres,
-    stage: &Path,
-    out: &Path,
-    epoch: &str,
-) -> Result<PathBuf> {
+fn debian(parts: &Parts, postgres: &Postgres, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
     let package = format!("postgresql-{}-{NAME}", postgres.major);
     let arch = output(Command::new("dpkg").arg("--print-architecture"))?;
     let top = stage.join("deb");
     let inside = |folder: &Path| top.join(folder.strip_prefix("/").unwrap_or(folder));
 
-    put(
-        &inside(&postgres.libdir).join(format!("{NAME}.so")),
-        &parts.library,
-    )?;
+    put(&inside(&postgres.libdir).join(format!("{NAME}.so")), &parts.library)?;
     for (file, bytes) in &parts.extension {
         put(&inside(&postgres.extensiondir).join(file), bytes)?;
     }
@@ -114,11 +82,7 @@ fn debian(
         let file = if file == "LICENSE" { "copyright" } else { file };
         put(&doc.join(file), bytes)?;
     }
-    let size = output(
-        Command::new("du")
-            .args(["-sk", "--apparent-size"])
-            .arg(&top),
-    )?;
+    let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(&top))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     let control = format!(
         "Package: {package}
@@ -166,10 +130,7 @@ fn epoch(root: &Path) -> Result<String> {
     if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
         return Ok(epoch);
     }
-    let git = Command::new("git")
-        .current_dir(root)
-        .args(["log", "-1", "--format=%ct"])
-        .output();
+    let git = Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]).output();
     match git {
         Ok(git) if git.status.success() => Ok(String::from_utf8(git.stdout)?.trim().to_owned()),
         _ => output(Command::new("date").arg("+%s")),
@@ -201,13 +162,7 @@ fn call(command: &mut Command) -> Result<()> {
 
 fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .wrap_err_with(|| format!("cannot run {program}"))?;
-    ensure!(
-        output.status.success(),
-        "{program}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let output = command.output().wrap_err_with(|| format!("cannot run {program}"))?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -24,9 +24,7 @@ impl Postgres {
         };
         let version = ask(&config, "--version")?;
         Ok(Self {
-            major: major(&version)
-                .ok_or_eyre(format!("no version in `{config} --version`: {version}"))?
-                .to_owned(),
+            major: major(&version).ok_or_eyre(format!("no version in `{config} --version`: {version}"))?.to_owned(),
             libdir: ask(&config, "--pkglibdir")?.into(),
             extensiondir: PathBuf::from(ask(&config, "--sharedir")?).join("extension"),
             config,
@@ -35,28 +33,20 @@ impl Postgres {
 }
 
 fn ask(config: &str, what: &str) -> Result<String> {
-    let output = Command::new(config)
-        .arg(what)
-        .output()
-        .wrap_err_with(|| format!("cannot run {config}"))?;
+    let output = Command::new(config).arg(what).output().wrap_err_with(|| format!("cannot run {config}"))?;
     ensure!(output.status.success(), "`{config} {what}` failed");
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 fn major(version: &str) -> Option<&str> {
-    version
-        .split(|c: char| !c.is_ascii_digit())
-        .find(|part| !part.is_empty())
+    version.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn major_of_releases_and_betas() {
-        assert_eq!(
-            super::major("PostgreSQL 15.20 (Debian 15.20-0)"),
-            Some("15")
-        );
+        assert_eq!(super::major("PostgreSQL 15.20 (Debian 15.20-0)"), Some("15"));
         assert_eq!(super::major("PostgreSQL 19beta1"), Some("19"));
         assert_eq!(super::major("PostgreSQL"), None);
     }

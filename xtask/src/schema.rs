@@ -22,15 +22,8 @@ pub fn file_name() -> String {
 /// The whole install script.
 pub fn assemble(sql: &Path) -> Result<String> {
     let files = listed(sql)?;
-    let unlisted: Vec<String> = scripts(sql)?
-        .into_iter()
-        .filter(|f| !files.contains(f))
-        .collect();
-    ensure!(
-        unlisted.is_empty(),
-        "in no line of sql/install.list: {}",
-        unlisted.join(", ")
-    );
+    let unlisted: Vec<String> = scripts(sql)?.into_iter().filter(|f| !files.contains(f)).collect();
+    ensure!(unlisted.is_empty(), "in no line of sql/install.list: {}", unlisted.join(", "));
     let mut script = format!("{GUARD}\n");
     for file in files {
         let text = read(&sql.join(&file))?;
@@ -43,8 +36,7 @@ pub fn assemble(sql: &Path) -> Result<String> {
 pub fn write(sql: &Path) -> Result<()> {
     let path = kept(sql);
     fs::create_dir_all(sql.join("full"))?;
-    fs::write(&path, assemble(sql)?)
-        .wrap_err_with(|| format!("cannot write {}", path.display()))?;
+    fs::write(&path, assemble(sql)?).wrap_err_with(|| format!("cannot write {}", path.display()))?;
     println!("wrote {}", path.display());
     Ok(())
 }
@@ -66,10 +58,7 @@ pub fn check(sql: &Path) -> Result<()> {
 pub fn steps(sql: &Path) -> Result<Vec<PathBuf>> {
     let mut steps: Vec<PathBuf> = entries(sql)?
         .into_iter()
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|n| is_step(&n.to_string_lossy()))
-        })
+        .filter(|path| path.file_name().is_some_and(|n| is_step(&n.to_string_lossy())))
         .collect();
     steps.sort();
     Ok(steps)
@@ -97,19 +86,10 @@ fn listed(sql: &Path) -> Result<Vec<String>> {
             Some(folder) => folder_scripts(sql, folder.trim_end_matches('/'))?,
             None => vec![line.to_owned()],
         };
-        ensure!(
-            !found.is_empty(),
-            "sql/install.list: nothing matches {line}"
-        );
+        ensure!(!found.is_empty(), "sql/install.list: nothing matches {line}");
         for file in found {
-            ensure!(
-                sql.join(&file).is_file(),
-                "sql/install.list: no file sql/{file}"
-            );
-            ensure!(
-                seen.insert(file.clone()),
-                "sql/install.list: {file} comes twice"
-            );
+            ensure!(sql.join(&file).is_file(), "sql/install.list: no file sql/{file}");
+            ensure!(seen.insert(file.clone()), "sql/install.list: {file} comes twice");
             files.push(file);
         }
     }
@@ -173,8 +153,7 @@ mod tests {
 
     impl Sql {
         fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let folder =
-                std::env::temp_dir().join(format!("queen-xtask-{}-{name}", std::process::id()));
+            let folder = std::env::temp_dir().join(format!("queen-xtask-{}-{name}", std::process::id()));
             for (file, text) in files {
                 let path = folder.join(file);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -199,10 +178,7 @@ mod tests {
         let sql = Sql::new(
             "order",
             &[
-                (
-                    "install.list",
-                    "# first\n20-b.sql\nfunctions/*.sql # all\n10-a.sql\n",
-                ),
+                ("install.list", "# first\n20-b.sql\nfunctions/*.sql # all\n10-a.sql\n"),
                 ("10-a.sql", "a;\n"),
                 ("20-b.sql", "b;\n"),
                 ("functions/z.sql", "z;"),
@@ -215,32 +191,19 @@ mod tests {
         let lines: Vec<&str> = script.lines().filter(|l| l.ends_with(';')).collect();
         assert!(script.starts_with(GUARD));
         assert_eq!(lines, ["b;", "y;", "z;", "a;"]);
-        assert_eq!(
-            steps(&sql.0).unwrap(),
-            [sql.0.join("queen--0.1.0--0.2.0.sql")]
-        );
+        assert_eq!(steps(&sql.0).unwrap(), [sql.0.join("queen--0.1.0--0.2.0.sql")]);
     }
 
     #[test]
     fn a_forgotten_file_is_an_error() {
-        let sql = Sql::new(
-            "forgotten",
-            &[("install.list", "a.sql\n"), ("a.sql", ""), ("x/b.sql", "")],
-        );
+        let sql = Sql::new("forgotten", &[("install.list", "a.sql\n"), ("a.sql", ""), ("x/b.sql", "")]);
         assert!(sql.error().contains("x/b.sql"), "{}", sql.error());
     }
 
     #[test]
     fn a_file_named_twice_is_an_error() {
-        let sql = Sql::new(
-            "twice",
-            &[("install.list", "x/*.sql\nx/a.sql\n"), ("x/a.sql", "")],
-        );
-        assert!(
-            sql.error().contains("x/a.sql comes twice"),
-            "{}",
-            sql.error()
-        );
+        let sql = Sql::new("twice", &[("install.list", "x/*.sql\nx/a.sql\n"), ("x/a.sql", "")]);
+        assert!(sql.error().contains("x/a.sql comes twice"), "{}", sql.error());
     }
 
     #[test]

@@ -16,10 +16,10 @@ mod tests;
 /// The lease id given is not the live one, or a failure without one meets somebody's live lease.
 pub const INVALID_LEASE: &str = "invalid or expired lease";
 /// A failure signal for a message that is already done.
-pub const ALREADY_COMMITTED: &str =
-    "already committed: the cursor moved past this message before this ack";
+pub const ALREADY_COMMITTED: &str = "already committed: the cursor moved past this message before this ack";
 /// The transaction id is not that of a message that can be acknowledged.
-pub const UNRESOLVABLE: &str = "unresolvable: transaction not in the ack window (hash purged or never pushed); if leased, the message redelivers";
+pub const UNRESOLVABLE: &str =
+    "unresolvable: transaction not in the ack window (hash purged or never pushed); if leased, the message redelivers";
 /// A failure signal where nothing is leased.
 pub const NO_LEASED_BATCH: &str = "no leased batch";
 
@@ -171,18 +171,9 @@ impl Standing {
 /// Settles all items of one call for one (partition, group, lease id).
 ///
 /// `lease_id` is the one the call gives; `now` is in microseconds since the Unix epoch.
-pub fn settle(
-    cursor: &Cursor,
-    lease_id: Option<u128>,
-    now: i64,
-    items: &[Item],
-    policy: &Policy,
-) -> Settled {
+pub fn settle(cursor: &Cursor, lease_id: Option<u128>, now: i64, items: &[Item], policy: &Policy) -> Settled {
     let Some(standing) = standing(cursor, lease_id, now) else {
-        let refused = Verdict {
-            error: Some(INVALID_LEASE),
-            ..Verdict::default()
-        };
+        let refused = Verdict { error: Some(INVALID_LEASE), ..Verdict::default() };
         return Settled::unchanged(cursor, vec![refused; items.len()]);
     };
     let span = Span::of(cursor);
@@ -190,11 +181,7 @@ pub fn settle(
         Place::At(offset) if span.holds(offset) => Some(offset),
         _ => None,
     };
-    let placed = || {
-        items
-            .iter()
-            .filter_map(|item| Some((offset(item)?, item.status)))
-    };
+    let placed = || items.iter().filter_map(|item| Some((offset(item)?, item.status)));
 
     // S. It clamps completions even when the signal itself is refused: a failure is never skipped by a
     // later success in the same call.
@@ -203,9 +190,7 @@ pub fn settle(
         .min_by_key(|(offset, status)| (*offset, u8::MAX - status.strength()));
     // P, then C'.
     let completed = placed()
-        .filter(|(offset, status)| {
-            *status == Status::Completed && failure.is_none_or(|(s, _)| *offset < s)
-        })
+        .filter(|(offset, status)| *status == Status::Completed && failure.is_none_or(|(s, _)| *offset < s))
         .map(|(offset, _)| offset)
         .max();
     let prefix = completed.map_or(cursor.committed, |p| p.max(cursor.committed));
@@ -260,14 +245,8 @@ struct Span {
 impl Span {
     /// The lease, live or not; any stored offset above the cursor without one.
     fn of(cursor: &Cursor) -> Self {
-        let through = cursor
-            .lease
-            .as_ref()
-            .map_or(i64::MAX, |lease| lease.batch_end);
-        Self {
-            after: cursor.committed,
-            through,
-        }
+        let through = cursor.lease.as_ref().map_or(i64::MAX, |lease| lease.batch_end);
+        Self { after: cursor.committed, through }
     }
 
     fn holds(self, offset: i64) -> bool {
@@ -301,30 +280,16 @@ struct Outcome {
 
 /// The one branch that a call takes. `failure` is the lowest failure signal, if it is heard; `prefix`
 /// is C'.
-fn outcome(
-    cursor: &Cursor,
-    prefix: i64,
-    failure: Option<(i64, Status)>,
-    policy: &Policy,
-) -> Outcome {
+fn outcome(cursor: &Cursor, prefix: i64, failure: Option<(i64, Status)>, policy: &Policy) -> Outcome {
     let released = |committed, retries| Outcome {
-        cursor: Cursor {
-            committed,
-            lease: None,
-            retries,
-        },
+        cursor: Cursor { committed, lease: None, retries },
         released: true,
         reset: false,
         terminal: None,
         filed: false,
     };
     // A settled message counts like a completed one, so that everything below it is done with it.
-    let terminal = |at, filed| Outcome {
-        reset: true,
-        terminal: Some(at),
-        filed,
-        ..released(at, 0)
-    };
+    let terminal = |at, filed| Outcome { reset: true, terminal: Some(at), filed, ..released(at, 0) };
     let exhausted = cursor.retries >= policy.retry_limit;
     match failure {
         Some((s, Status::DeadLetter)) => terminal(s, true),
@@ -332,15 +297,11 @@ fn outcome(
         Some((_, Status::Failed)) => released(prefix, cursor.retries.saturating_add(1)),
         Some((_, Status::Retry)) => released(prefix, cursor.retries),
         Some((_, Status::Completed)) | None => match &cursor.lease {
-            Some(lease) if prefix > cursor.committed && prefix >= lease.batch_end => Outcome {
-                reset: true,
-                ..released(prefix, 0)
-            },
+            Some(lease) if prefix > cursor.committed && prefix >= lease.batch_end => {
+                Outcome { reset: true, ..released(prefix, 0) }
+            }
             _ => Outcome {
-                cursor: Cursor {
-                    committed: prefix,
-                    ..cursor.clone()
-                },
+                cursor: Cursor { committed: prefix, ..cursor.clone() },
                 released: false,
                 reset: false,
                 terminal: None,
@@ -352,22 +313,13 @@ fn outcome(
 
 /// The answer for one item, flags of the outcome aside. `at` is its offset inside the span.
 fn verdict(cursor: &Cursor, item: &Item, at: Option<i64>, standing: Standing) -> Verdict {
-    let error = |text| Verdict {
-        error: Some(text),
-        ..Verdict::default()
-    };
-    let success = Verdict {
-        success: true,
-        ..Verdict::default()
-    };
+    let error = |text| Verdict { error: Some(text), ..Verdict::default() };
+    let success = Verdict { success: true, ..Verdict::default() };
     let completed = item.status == Status::Completed;
     match (at, item.place) {
         (Some(_), _) if completed => success,
         (Some(_), _) => standing.refuses_failures().map_or(success, error),
-        (None, Place::At(offset)) if offset <= cursor.committed && completed => Verdict {
-            noop: true,
-            ..success
-        },
+        (None, Place::At(offset)) if offset <= cursor.committed && completed => Verdict { noop: true, ..success },
         (None, Place::At(offset)) if offset <= cursor.committed => error(ALREADY_COMMITTED),
         (None, _) => error(UNRESOLVABLE),
     }

@@ -35,11 +35,7 @@ impl Deliveries {
         let (delivered, rest) = self.steps.split_at(inside);
         let covered = delivered.last().is_some_and(|step| step.end == end);
         // The part of the step that `end` cuts through; beyond the last step nothing was delivered.
-        let cut = if covered {
-            None
-        } else {
-            Some(rest.first().map_or(0, |step| step.count))
-        };
+        let cut = if covered { None } else { Some(rest.first().map_or(0, |step| step.count)) };
         let mut steps: Vec<Step> = delivered.to_vec();
         steps.extend(cut.map(|count| Step { end, count }));
         for step in &mut steps {
@@ -94,11 +90,7 @@ impl Deliveries {
             && steps.len() <= MAX_STEPS
             && steps.is_sorted_by(|a, b| a.end < b.end && a.count > b.count)
             && steps.last().is_none_or(|step| step.count >= 1);
-        if sound {
-            Self { steps }
-        } else {
-            Self::default()
-        }
+        if sound { Self { steps } } else { Self::default() }
     }
 }
 

@@ -95,29 +95,18 @@ impl KeyRing {
             return Ok(ring);
         }
         for (n, entry) in setting.split(',').enumerate() {
-            let wrong = |problem| EnvelopeError::Key {
-                entry: n + 1,
-                problem,
-            };
-            let (id, hex) = entry
-                .trim()
-                .split_once(':')
-                .ok_or(wrong("there is no colon"))?;
+            let wrong = |problem| EnvelopeError::Key { entry: n + 1, problem };
+            let (id, hex) = entry.trim().split_once(':').ok_or(wrong("there is no colon"))?;
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
             if id.is_empty() || id.len() > MAX_KEY_ID_CHARS || !id.bytes().all(plain) {
-                return Err(wrong(
-                    "its id is not 1 to 64 letters, digits, dots, hyphens",
-                ));
+                return Err(wrong("its id is not 1 to 64 letters, digits, dots, hyphens"));
             }
             if ring.keys.iter().any(|key| key.id == id) {
                 return Err(wrong("its id occurs twice"));
             }
             let key = key_bytes(hex).ok_or(wrong("its key is not 64 hex digits"))?;
             let cipher = Aes256Gcm::new(Key::<Aes256Gcm>::from_slice(key.as_slice()));
-            ring.keys.push(NamedKey {
-                id: id.to_owned(),
-                cipher,
-            });
+            ring.keys.push(NamedKey { id: id.to_owned(), cipher });
         }
         Ok(ring)
     }
@@ -134,18 +123,12 @@ impl KeyRing {
     pub fn seal(&self, plaintext: &[u8]) -> Result<String, EnvelopeError> {
         let key = self.keys.first().ok_or(EnvelopeError::NoKey)?;
         let mut iv = [0; IV_BYTES];
-        OsRng
-            .try_fill_bytes(&mut iv)
-            .map_err(|_| EnvelopeError::Seal {
-                problem: "the system has no randomness",
-            })?;
+        OsRng.try_fill_bytes(&mut iv).map_err(|_| EnvelopeError::Seal { problem: "the system has no randomness" })?;
         let mut buffer = plaintext.to_vec();
         let tag = key
             .cipher
             .encrypt_in_place_detached(nonce(&iv), b"", &mut buffer)
-            .map_err(|_| EnvelopeError::Seal {
-                problem: "it is too long",
-            })?;
+            .map_err(|_| EnvelopeError::Seal { problem: "it is too long" })?;
         Ok(format!(
             r#"{{"encrypted":"{}","iv":"{}","authTag":"{}"}}"#,
             STANDARD.encode(&buffer),
@@ -165,9 +148,7 @@ impl KeyRing {
             let mut buffer = sealed.ciphertext.clone();
             let tag = Tag::from_slice(&sealed.tag);
             let nonce = nonce(&sealed.iv);
-            let opened = key
-                .cipher
-                .decrypt_in_place_detached(nonce, b"", &mut buffer, tag);
+            let opened = key.cipher.decrypt_in_place_detached(nonce, b"", &mut buffer, tag);
             opened.ok().map(|()| buffer)
         })
     }
@@ -207,11 +188,7 @@ impl Sealed {
         let wire: Wire<'_> = serde_json::from_str(text).ok()?;
         Some(Self {
             iv: STANDARD.decode(wire.iv.as_bytes()).ok()?.try_into().ok()?,
-            tag: STANDARD
-                .decode(wire.auth_tag.as_bytes())
-                .ok()?
-                .try_into()
-                .ok()?,
+            tag: STANDARD.decode(wire.auth_tag.as_bytes()).ok()?.try_into().ok()?,
             ciphertext: STANDARD.decode(wire.encrypted.as_bytes()).ok()?,
         })
     }
@@ -275,14 +252,9 @@ mod tests {
         // AES-256-GCM of NIST's test case 14 key (all zero), nonce of zeros, 16 zero bytes; the four
         // bytes of the iv behind the nonce do not count.
         let ring = ring(&format!("zero:{}", "0".repeat(64)));
-        let ciphertext = [
-            0xce, 0xa7, 0x40, 0x3d, 0x4d, 0x60, 0x6b, 0x6e, 0x07, 0x4e, 0xc5, 0xd3, 0xba, 0xf3,
-            0x9d, 0x18,
-        ];
-        let tag = [
-            0xd0, 0xd1, 0xc8, 0xa7, 0x99, 0x99, 0x6b, 0xf0, 0x26, 0x5b, 0x98, 0xb5, 0xd4, 0x8a,
-            0xb9, 0x19,
-        ];
+        let ciphertext =
+            [0xce, 0xa7, 0x40, 0x3d, 0x4d, 0x60, 0x6b, 0x6e, 0x07, 0x4e, 0xc5, 0xd3, 0xba, 0xf3, 0x9d, 0x18];
+        let tag = [0xd0, 0xd1, 0xc8, 0xa7, 0x99, 0x99, 0x6b, 0xf0, 0x26, 0x5b, 0x98, 0xb5, 0xd4, 0x8a, 0xb9, 0x19];
         let mut iv = [0; 16];
         iv[12..].fill(0xaa);
         let envelope = format!(
@@ -301,10 +273,7 @@ mod tests {
             assert!(none.is_empty());
             let error = none.seal(b"1").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::EncryptionUnavailable);
-            assert_eq!(
-                none.open(&ring(&format!("a:{A}")).seal(b"1").unwrap()),
-                None
-            );
+            assert_eq!(none.open(&ring(&format!("a:{A}")).seal(b"1").unwrap()), None);
         }
     }
 
@@ -327,10 +296,7 @@ mod tests {
             let error = KeyRing::parse(&setting).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidKey, "{setting}");
             let shown = format!("{error} {error:?}").to_lowercase();
-            assert!(
-                !shown.contains("0405") && !shown.contains("fdfc"),
-                "{shown}"
-            );
+            assert!(!shown.contains("0405") && !shown.contains("fdfc"), "{shown}");
         }
         assert_eq!(format!("{:?}", ring(&format!("a:{A}"))), "KeyRing(1 keys)");
     }

@@ -70,18 +70,8 @@ struct Row {
     meaning: &'static str,
 }
 
-const fn row(
-    sqlstate: &'static str,
-    http_status: u16,
-    verdict: &'static str,
-    meaning: &'static str,
-) -> Row {
-    Row {
-        sqlstate,
-        http_status,
-        verdict,
-        meaning,
-    }
+const fn row(sqlstate: &'static str, http_status: u16, verdict: &'static str, meaning: &'static str) -> Row {
+    Row { sqlstate, http_status, verdict, meaning }
 }
 
 impl ErrorKind {
@@ -129,49 +119,27 @@ impl ErrorKind {
                 "invalid_payload",
                 "a payload is not valid JSON (RFC 8259), is missing, or headers are not a JSON object",
             ),
-            Self::PayloadTooLarge => row(
-                "QN003",
-                413,
-                "payload_too_large",
-                "a payload is longer than queen.max_payload_bytes",
-            ),
-            Self::InvalidTransactionId => row(
-                "QN004",
-                400,
-                "invalid_transaction_id",
-                "a transaction id is empty or has control characters",
-            ),
-            Self::TransactionIdTooLong => row(
-                "QN005",
-                400,
-                "transaction_id_too_long",
-                "a transaction id is longer than 65535 bytes",
-            ),
+            Self::PayloadTooLarge => {
+                row("QN003", 413, "payload_too_large", "a payload is longer than queen.max_payload_bytes")
+            }
+            Self::InvalidTransactionId => {
+                row("QN004", 400, "invalid_transaction_id", "a transaction id is empty or has control characters")
+            }
+            Self::TransactionIdTooLong => {
+                row("QN005", 400, "transaction_id_too_long", "a transaction id is longer than 65535 bytes")
+            }
             Self::InvalidId => row("22P02", 400, "invalid_id", "an id is not a UUID"),
-            Self::InvalidOption => row(
-                "QN006",
-                400,
-                "invalid_option",
-                "a queue option has the wrong type or is outside its range",
-            ),
-            Self::UnknownOption => row(
-                "QN007",
-                400,
-                "unknown_option",
-                "there is no queue option of this name",
-            ),
+            Self::InvalidOption => {
+                row("QN006", 400, "invalid_option", "a queue option has the wrong type or is outside its range")
+            }
+            Self::UnknownOption => row("QN007", 400, "unknown_option", "there is no queue option of this name"),
             Self::InvalidArgument => row(
                 "22023",
                 400,
                 "invalid_argument",
                 "an argument is outside its range or not one of the allowed words",
             ),
-            Self::InvalidTimestamp => row(
-                "22007",
-                400,
-                "invalid_timestamp",
-                "a timestamp cannot be read",
-            ),
+            Self::InvalidTimestamp => row("22007", 400, "invalid_timestamp", "a timestamp cannot be read"),
             Self::InvalidItems => row(
                 "QN008",
                 400,
@@ -190,78 +158,45 @@ impl ErrorKind {
                 "invalid_key",
                 "the encryption keys are not of the form id:64 hex digits[,id:64 hex digits]",
             ),
-            Self::CorruptSegment => row(
-                "QN011",
-                500,
-                "corrupt_segment",
-                "a stored segment is damaged; the message says where",
-            ),
+            Self::CorruptSegment => {
+                row("QN011", 500, "corrupt_segment", "a stored segment is damaged; the message says where")
+            }
             Self::UnsupportedSegment => row(
                 "QN012",
                 500,
                 "unsupported_segment",
                 "a stored segment has a format version or codec that this version of the extension does not read",
             ),
-            Self::QueueNotFound => row(
-                "QN013",
-                404,
-                "queue_not_found",
-                "there is no queue of this name for this tenant",
-            ),
-            Self::PartitionNotFound => row(
-                "QN014",
-                404,
-                "partition_not_found",
-                "there is no such partition for this tenant",
-            ),
-            Self::SeekTarget => row(
-                "QN015",
-                400,
-                "seek_target",
-                "a seek wants exactly one of to_end and to_timestamp",
-            ),
-            Self::InvalidLease => row(
-                "QN016",
-                409,
-                "invalid_lease",
-                "the lease is unknown, expired or held by somebody else",
-            ),
+            Self::QueueNotFound => {
+                row("QN013", 404, "queue_not_found", "there is no queue of this name for this tenant")
+            }
+            Self::PartitionNotFound => {
+                row("QN014", 404, "partition_not_found", "there is no such partition for this tenant")
+            }
+            Self::SeekTarget => row("QN015", 400, "seek_target", "a seek wants exactly one of to_end and to_timestamp"),
+            Self::InvalidLease => {
+                row("QN016", 409, "invalid_lease", "the lease is unknown, expired or held by somebody else")
+            }
             Self::AmbiguousNack => row(
                 "QN017",
                 409,
                 "ambiguous_nack",
                 "the lease holds this transaction id in several partitions; acknowledge by partition id",
             ),
-            Self::TransactionBlock => row(
-                "25001",
-                400,
-                "transaction_block",
-                "the call cannot run inside a transaction block",
-            ),
+            Self::TransactionBlock => {
+                row("25001", 400, "transaction_block", "the call cannot run inside a transaction block")
+            }
             Self::NotPreloaded => row(
                 "QN018",
                 503,
                 "not_preloaded",
                 "the server was started without the library in shared_preload_libraries",
             ),
-            Self::PermissionDenied => row(
-                "42501",
-                403,
-                "permission_denied",
-                "the caller's role may not do this",
-            ),
-            Self::LimitExceeded => row(
-                "QN019",
-                413,
-                "limit_exceeded",
-                "one call asks for more than one call may have; split it",
-            ),
-            Self::Internal => row(
-                "XX000",
-                500,
-                "internal",
-                "a defect of the broker; please report it",
-            ),
+            Self::PermissionDenied => row("42501", 403, "permission_denied", "the caller's role may not do this"),
+            Self::LimitExceeded => {
+                row("QN019", 413, "limit_exceeded", "one call asks for more than one call may have; split it")
+            }
+            Self::Internal => row("XX000", 500, "internal", "a defect of the broker; please report it"),
         }
     }
 
@@ -302,11 +237,7 @@ pub struct Error {
 impl Error {
     /// An error without a hint.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            hint: None,
-        }
+        Self { kind, message: message.into(), hint: None }
     }
 
     /// The same error with a hint.
@@ -347,12 +278,7 @@ mod tests {
         for kind in ErrorKind::ALL {
             let state = kind.sqlstate();
             assert_eq!(state.len(), 5, "{kind:?}");
-            assert!(
-                state
-                    .bytes()
-                    .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()),
-                "{kind:?}"
-            );
+            assert!(state.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()), "{kind:?}");
             assert!((400..600).contains(&kind.http_status()), "{kind:?}");
             assert!(!kind.meaning().is_empty(), "{kind:?}");
         }

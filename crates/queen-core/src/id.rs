@@ -61,11 +61,7 @@ impl IdGenerator {
 fn at(unix_micros: u64, counter: u128) -> u128 {
     let millis = (unix_micros / 1000).min(MAX_MILLIS);
     let scaled = (unix_micros % 1000 * 4096).div_ceil(1000);
-    (u128::from(millis) << 80)
-        | (0x7 << 76)
-        | (u128::from(scaled) << 64)
-        | (0b10 << COUNTER_BITS)
-        | counter
+    (u128::from(millis) << 80) | (0x7 << 76) | (u128::from(scaled) << 64) | (0b10 << COUNTER_BITS) | counter
 }
 
 fn random_start() -> u128 {

@@ -64,12 +64,8 @@ impl NameError {
     /// Which row of the error table this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Blank { .. } | Self::TooLong { .. } | Self::Control { .. } => {
-                ErrorKind::InvalidName
-            }
-            Self::TransactionIdEmpty | Self::TransactionIdControl { .. } => {
-                ErrorKind::InvalidTransactionId
-            }
+            Self::Blank { .. } | Self::TooLong { .. } | Self::Control { .. } => ErrorKind::InvalidName,
+            Self::TransactionIdEmpty | Self::TransactionIdControl { .. } => ErrorKind::InvalidTransactionId,
             Self::TransactionIdTooLong { .. } => ErrorKind::TransactionIdTooLong,
         }
     }
@@ -110,15 +106,10 @@ pub fn check_transaction_id(id: &str) -> Result<(), NameError> {
         return Err(NameError::TransactionIdEmpty);
     }
     if id.len() > MAX_TRANSACTION_ID_BYTES {
-        return Err(NameError::TransactionIdTooLong {
-            shown: cut(id, MAX_SHOWN_CHARS),
-            bytes: id.len(),
-        });
+        return Err(NameError::TransactionIdTooLong { shown: cut(id, MAX_SHOWN_CHARS), bytes: id.len() });
     }
     if has_control(id) {
-        return Err(NameError::TransactionIdControl {
-            shown: cut(id, MAX_SHOWN_CHARS),
-        });
+        return Err(NameError::TransactionIdControl { shown: cut(id, MAX_SHOWN_CHARS) });
     }
     Ok(())
 }
@@ -128,18 +119,11 @@ fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.len() > MAX_NAME_CHARS {
         let chars = name.chars().count();
         if chars > MAX_NAME_CHARS {
-            return Err(NameError::TooLong {
-                what,
-                shown: cut(name, MAX_SHOWN_CHARS),
-                chars,
-            });
+            return Err(NameError::TooLong { what, shown: cut(name, MAX_SHOWN_CHARS), chars });
         }
     }
     if has_control(name) {
-        return Err(NameError::Control {
-            what,
-            shown: cut(name, MAX_SHOWN_CHARS),
-        });
+        return Err(NameError::Control { what, shown: cut(name, MAX_SHOWN_CHARS) });
     }
     if name.trim().is_empty() {
         return Err(NameError::Blank { what });
@@ -151,9 +135,7 @@ fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
 fn has_control(text: &str) -> bool {
     if text.is_ascii() {
         // A fold without a branch, which vectorises: transaction ids are checked on the hot path.
-        return text
-            .bytes()
-            .fold(false, |found, b| found | (b < 0x20) | (b == 0x7f));
+        return text.bytes().fold(false, |found, b| found | (b < 0x20) | (b == 0x7f));
     }
     text.chars().any(char::is_control)
 }
@@ -193,11 +175,7 @@ pub fn namespace_task(queue: &str) -> (String, String) {
 pub fn clean_error_text(text: &str) -> String {
     let mut clean = String::with_capacity(text.len().min(MAX_ERROR_TEXT_BYTES));
     for c in text.chars() {
-        let c = if c.is_control() && c != '\n' && c != '\t' {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        };
+        let c = if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
         if clean.len() + c.len_utf8() > MAX_ERROR_TEXT_BYTES {
             break;
         }
@@ -212,14 +190,7 @@ mod tests {
 
     #[test]
     fn names_of_1_to_255_characters_pass() {
-        for name in [
-            "a",
-            "Default",
-            "__QUEUE_MODE__",
-            "ünïcode 名前",
-            "a.b.c",
-            " padded ",
-        ] {
+        for name in ["a", "Default", "__QUEUE_MODE__", "ünïcode 名前", "a.b.c", " padded "] {
             assert_eq!(check_queue(name), Ok(()), "{name}");
         }
         assert_eq!(check_partition(&"é".repeat(255)), Ok(()));
@@ -233,10 +204,7 @@ mod tests {
     #[test]
     fn blank_and_control_names_are_refused() {
         for name in ["", " ", "   ", "\u{2003}"] {
-            assert!(
-                matches!(check_queue(name), Err(NameError::Blank { .. })),
-                "{name:?}"
-            );
+            assert!(matches!(check_queue(name), Err(NameError::Blank { .. })), "{name:?}");
         }
         for name in ["a\0b", "a\nb", "\t", "a\u{7f}", "a\u{85}b"] {
             let error = check_queue(name).unwrap_err();
@@ -253,10 +221,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TransactionIdTooLong);
         assert!(error.to_string().contains("65535-byte limit"));
         assert_eq!(check_transaction_id(""), Err(NameError::TransactionIdEmpty));
-        assert_eq!(
-            check_transaction_id("a\u{1}").unwrap_err().kind(),
-            ErrorKind::InvalidTransactionId
-        );
+        assert_eq!(check_transaction_id("a\u{1}").unwrap_err().kind(), ErrorKind::InvalidTransactionId);
     }
 
     #[test]

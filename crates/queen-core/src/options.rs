@@ -209,12 +209,7 @@ impl QueueOptions {
     /// name.
     pub fn pushed_default(queue: &str) -> Self {
         let (namespace, task) = namespace_task(queue);
-        Self {
-            namespace,
-            task,
-            lease_time: PUSHED_LEASE_SECONDS,
-            ..Self::configured_default()
-        }
+        Self { namespace, task, lease_time: PUSHED_LEASE_SECONDS, ..Self::configured_default() }
     }
 
     /// These options with the changes of a JSON object applied: a key that is absent keeps its value

@@ -10,8 +10,8 @@ mod operations;
 mod raw;
 
 pub use acks::{AckItem, parse_acks};
-pub use operations::{Operation, parse_operations};
 pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items};
+pub use operations::{Operation, parse_operations};
 
 use crate::error::{ErrorKind, into_error};
 use serde_json::value::RawValue;
@@ -84,13 +84,9 @@ impl PayloadError {
     /// Which row of the error table this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotJson { .. } | Self::NoPayload { .. } | Self::Headers { .. } => {
-                ErrorKind::InvalidPayload
-            }
+            Self::NotJson { .. } | Self::NoPayload { .. } | Self::Headers { .. } => ErrorKind::InvalidPayload,
             Self::TooLarge { .. } => ErrorKind::PayloadTooLarge,
-            Self::NotAList { .. } | Self::Item { .. } | Self::Operations { .. } => {
-                ErrorKind::InvalidItems
-            },
+            Self::NotAList { .. } | Self::Item { .. } | Self::Operations { .. } => ErrorKind::InvalidItems,
             Self::TraceId { .. } => ErrorKind::InvalidId,
         }
     }
@@ -106,17 +102,12 @@ into_error!(PayloadError);
 /// [`PayloadError::TooLarge`], or [`PayloadError::NotJson`] with line and column.
 pub fn check_json(text: &str, max_bytes: usize) -> Result<(), PayloadError> {
     if text.len() > max_bytes {
-        return Err(PayloadError::TooLarge {
-            bytes: text.len(),
-            limit: max_bytes,
-        });
+        return Err(PayloadError::TooLarge { bytes: text.len(), limit: max_bytes });
     }
     // A raw value is only skipped over, and syntax errors quote nothing of the text.
     match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => Ok(()),
-        Err(error) => Err(PayloadError::NotJson {
-            problem: error.to_string(),
-        }),
+        Err(error) => Err(PayloadError::NotJson { problem: error.to_string() }),
     }
 }
 
@@ -176,13 +167,7 @@ mod tests {
     #[test]
     fn length_is_checked_before_content() {
         let error = check_json("\"aaaaaaaaaa\"", 11).unwrap_err();
-        assert_eq!(
-            error,
-            PayloadError::TooLarge {
-                bytes: 12,
-                limit: 11
-            }
-        );
+        assert_eq!(error, PayloadError::TooLarge { bytes: 12, limit: 11 });
         assert_eq!(check_json("\"aaaaaaaaaa\"", 12), Ok(()));
     }
 

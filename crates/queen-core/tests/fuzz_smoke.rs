@@ -76,10 +76,7 @@ fn frame() {
     full.extend([3, b'a', b'b', b'c']);
     full.extend([9; 8]);
     full.extend([2, b'{', b'}', b'1']);
-    run(
-        bodies::frame,
-        &[full, vec![0, b'1'], vec![1, 0x81, 0, b'x', b'1']],
-    );
+    run(bodies::frame, &[full, vec![0, b'1'], vec![1, 0x81, 0, b'x', b'1']]);
 }
 
 #[test]
@@ -87,10 +84,7 @@ fn envelope() {
     let iv = "AAAAAAAAAAAAAAAAAAAAAA==";
     let sealed = format!(r#"{{"encrypted":"AAAA","iv":"{iv}","authTag":"{iv}"}}"#);
     let setting = format!("k1:{},k2:{}", "0a".repeat(32), "B1".repeat(32));
-    run(
-        bodies::envelope,
-        &[sealed.into_bytes(), setting.into_bytes()],
-    );
+    run(bodies::envelope, &[sealed.into_bytes(), setting.into_bytes()]);
 }
 
 #[test]

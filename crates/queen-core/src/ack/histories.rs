@@ -18,16 +18,12 @@ fn reference(
     let live = lease.as_ref().is_some_and(|l| l.expires_at > NOW);
     let mut verdicts = vec![Verdict::default(); items.len()];
     if lease_id.is_some() && !(live && lease.as_ref().map(|l| l.id) == lease_id) {
-        verdicts
-            .iter_mut()
-            .for_each(|v| v.error = Some(INVALID_LEASE));
+        verdicts.iter_mut().for_each(|v| v.error = Some(INVALID_LEASE));
         return (cursor.clone(), None, verdicts);
     }
     let may_fail = lease.is_some() && (lease_id.is_some() || !live);
     // Without a lease any offset will do; the histories stay within a hundred.
-    let end = lease
-        .as_ref()
-        .map_or(cursor.committed + 100, |l| l.batch_end);
+    let end = lease.as_ref().map_or(cursor.committed + 100, |l| l.batch_end);
     for (item, verdict) in items.iter().zip(&mut verdicts) {
         let good = item.status == Completed;
         let error = match item.place {
@@ -50,21 +46,12 @@ fn reference(
     let mut terminal = None;
     let mut file = None;
     for at in cursor.committed + 1..=end {
-        let says = |status| {
-            items.contains(&Item {
-                place: Place::At(at),
-                status,
-            })
-        };
+        let says = |status| items.contains(&Item { place: Place::At(at), status });
         if says(DeadLetter) || says(Failed) || says(Retry) {
             if may_fail {
                 next.lease = None;
                 if says(DeadLetter) || (says(Failed) && cursor.retries >= policy.retry_limit) {
-                    next = Cursor {
-                        committed: at,
-                        lease: None,
-                        retries: 0,
-                    };
+                    next = Cursor { committed: at, lease: None, retries: 0 };
                     terminal = Some(at);
                     file = (says(DeadLetter) || policy.dead_letter).then_some(at);
                 } else if says(Failed) {
@@ -76,11 +63,7 @@ fn reference(
         if says(Completed) {
             next.committed = at;
             if lease.is_some() && at == end {
-                next = Cursor {
-                    committed: at,
-                    lease: None,
-                    retries: 0,
-                };
+                next = Cursor { committed: at, lease: None, retries: 0 };
             }
         }
     }

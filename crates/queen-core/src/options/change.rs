@@ -8,11 +8,7 @@ use std::ops::RangeInclusive;
 const NOT_NEGATIVE: RangeInclusive<i32> = 0..=i32::MAX;
 
 /// Applies all changes, or fails with the first that is not allowed.
-pub(super) fn apply(
-    options: &mut QueueOptions,
-    json: &str,
-    lenient: bool,
-) -> Result<(), OptionsError> {
+pub(super) fn apply(options: &mut QueueOptions, json: &str, lenient: bool) -> Result<(), OptionsError> {
     let problem = |problem: String| OptionsError::NotAnObject { problem };
     // Options are few and small, so that a tree is no cost; its parser bounds the depth.
     let changes = match serde_json::from_str::<Value>(json) {
@@ -81,17 +77,11 @@ fn change(
 
 fn wrong(name: &'static str, value: &Value, allowed: impl Into<String>) -> OptionsError {
     let shown = cut(&value.to_string(), MAX_SHOWN_CHARS);
-    OptionsError::Value {
-        name,
-        shown,
-        allowed: allowed.into(),
-    }
+    OptionsError::Value { name, shown, allowed: allowed.into() }
 }
 
 fn boolean(name: &'static str, value: &Value) -> Result<bool, OptionsError> {
-    value
-        .as_bool()
-        .ok_or_else(|| wrong(name, value, "true or false is allowed"))
+    value.as_bool().ok_or_else(|| wrong(name, value, "true or false is allowed"))
 }
 
 /// An integer, also spelled `5.0`, `5e0` or `"5"`; `None` when it is none.
@@ -104,14 +94,8 @@ fn integer(value: &Value) -> Option<i64> {
         Value::String(text) => {
             let text = text.trim();
             text.parse().ok().or_else(|| {
-                let plain = text
-                    .bytes()
-                    .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-                if plain {
-                    whole(text.parse().ok()?)
-                } else {
-                    None
-                }
+                let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+                if plain { whole(text.parse().ok()?) } else { None }
             })
         }
         _ => None,
@@ -119,26 +103,18 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 /// A reader of integers that refuses what is outside the range.
-fn within(
-    range: RangeInclusive<i32>,
-) -> impl Fn(&'static str, &Value) -> Result<i32, OptionsError> {
+fn within(range: RangeInclusive<i32>) -> impl Fn(&'static str, &Value) -> Result<i32, OptionsError> {
     move |name, value| {
         let number = integer(value).and_then(|n| i32::try_from(n).ok());
         number.filter(|n| range.contains(n)).ok_or_else(|| {
-            let allowed = format!(
-                "an integer from {} to {} is allowed",
-                range.start(),
-                range.end()
-            );
+            let allowed = format!("an integer from {} to {} is allowed", range.start(), range.end());
             wrong(name, value, allowed)
         })
     }
 }
 
 /// A reader of integers that takes the nearer end of the range for what is outside.
-fn clamped(
-    range: RangeInclusive<i32>,
-) -> impl Fn(&'static str, &Value) -> Result<i32, OptionsError> {
+fn clamped(range: RangeInclusive<i32>) -> impl Fn(&'static str, &Value) -> Result<i32, OptionsError> {
     move |name, value| {
         let number = integer(value).ok_or_else(|| wrong(name, value, "an integer is allowed"))?;
         let clamped = number.clamp(i64::from(*range.start()), i64::from(*range.end()));
@@ -148,29 +124,15 @@ fn clamped(
 
 /// Namespace or task: a name that may be empty.
 fn label(name: &'static str, value: &Value) -> Result<String, OptionsError> {
-    let text = value.as_str().filter(|text| {
-        text.chars().count() <= MAX_NAME_CHARS && !text.chars().any(char::is_control)
-    });
-    text.map(str::to_owned).ok_or_else(|| {
-        wrong(
-            name,
-            value,
-            "a string of at most 255 characters without control characters is allowed",
-        )
-    })
+    let text =
+        value.as_str().filter(|text| text.chars().count() <= MAX_NAME_CHARS && !text.chars().any(char::is_control));
+    text.map(str::to_owned)
+        .ok_or_else(|| wrong(name, value, "a string of at most 255 characters without control characters is allowed"))
 }
 
 /// The name of a retention sink.
 fn sink(name: &'static str, value: &Value) -> Result<String, OptionsError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    let text = value
-        .as_str()
-        .filter(|text| text.len() <= 64 && text.bytes().all(plain));
-    text.map(str::to_owned).ok_or_else(|| {
-        wrong(
-            name,
-            value,
-            "a string that matches [A-Za-z0-9._-]{0,64} is allowed",
-        )
-    })
+    let text = value.as_str().filter(|text| text.len() <= 64 && text.bytes().all(plain));
+    text.map(str::to_owned).ok_or_else(|| wrong(name, value, "a string that matches [A-Za-z0-9._-]{0,64} is allowed"))
 }

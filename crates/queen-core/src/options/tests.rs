@@ -4,27 +4,18 @@ use super::*;
 use proptest::prelude::*;
 
 fn merged(json: &str) -> QueueOptions {
-    QueueOptions::configured_default()
-        .merge(json, Mode::Merge)
-        .unwrap()
+    QueueOptions::configured_default().merge(json, Mode::Merge).unwrap()
 }
 
 fn error(json: &str) -> OptionsError {
-    QueueOptions::configured_default()
-        .merge(json, Mode::Merge)
-        .unwrap_err()
+    QueueOptions::configured_default().merge(json, Mode::Merge).unwrap_err()
 }
 
 #[test]
 fn json_has_exactly_the_21_options_under_their_wire_names() {
     let json = QueueOptions::configured_default().to_json();
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let mut names: Vec<_> = value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
     let mut expected = OPTION_NAMES.to_vec();
     names.sort_unstable();
     expected.sort_unstable();
@@ -39,10 +30,7 @@ fn json_has_exactly_the_21_options_under_their_wire_names() {
 fn defaults_depend_on_how_the_queue_came_to_be() {
     let configured = QueueOptions::configured_default();
     assert_eq!((configured.lease_time, configured.retry_limit), (300, 3));
-    assert_eq!(
-        (configured.ttl, configured.dedup_window_seconds),
-        (3600, 3600)
-    );
+    assert_eq!((configured.ttl, configured.dedup_window_seconds), (3600, 3600));
     let pushed = QueueOptions::pushed_default("billing.invoice.eu");
     assert_eq!(pushed.lease_time, 60);
     assert_eq!((&*pushed.namespace, &*pushed.task), ("billing", "invoice"));
@@ -52,19 +40,9 @@ fn defaults_depend_on_how_the_queue_came_to_be() {
 fn an_absent_key_keeps_its_value_or_goes_back_to_the_default() {
     let options = merged(r#"{"leaseTime":10,"namespace":"n"}"#);
     let kept = options.merge(r#"{"retryLimit":5}"#, Mode::Merge).unwrap();
-    assert_eq!(
-        (kept.lease_time, kept.retry_limit, &*kept.namespace),
-        (10, 5, "n")
-    );
+    assert_eq!((kept.lease_time, kept.retry_limit, &*kept.namespace), (10, 5, "n"));
     let replaced = options.merge(r#"{"retryLimit":5}"#, Mode::Replace).unwrap();
-    assert_eq!(
-        (
-            replaced.lease_time,
-            replaced.retry_limit,
-            &*replaced.namespace
-        ),
-        (300, 5, "")
-    );
+    assert_eq!((replaced.lease_time, replaced.retry_limit, &*replaced.namespace), (300, 5, ""));
     let pushed = QueueOptions::pushed_default("q");
     assert_eq!(pushed.merge("{}", Mode::Merge).unwrap().lease_time, 60);
     assert_eq!(pushed.merge("{}", Mode::Replace).unwrap().lease_time, 300);
@@ -74,27 +52,17 @@ fn an_absent_key_keeps_its_value_or_goes_back_to_the_default() {
 fn null_is_the_default_in_both_modes() {
     let options = merged(r#"{"leaseTime":10,"deadLetterQueue":false}"#);
     for mode in [Mode::Merge, Mode::Replace] {
-        let merged = options
-            .merge(r#"{"leaseTime":null,"deadLetterQueue":null}"#, mode)
-            .unwrap();
+        let merged = options.merge(r#"{"leaseTime":null,"deadLetterQueue":null}"#, mode).unwrap();
         assert_eq!((merged.lease_time, merged.dead_letter_queue), (300, true));
     }
 }
 
 #[test]
 fn integers_come_in_several_spellings() {
-    for value in [
-        "5", "5.0", "5e0", "50e-1", "\"5\"", "\" 5 \"", "\"5.0\"", "\"+5\"",
-    ] {
-        assert_eq!(
-            merged(&format!(r#"{{"retryLimit":{value}}}"#)).retry_limit,
-            5,
-            "{value}"
-        );
+    for value in ["5", "5.0", "5e0", "50e-1", "\"5\"", "\" 5 \"", "\"5.0\"", "\"+5\""] {
+        assert_eq!(merged(&format!(r#"{{"retryLimit":{value}}}"#)).retry_limit, 5, "{value}");
     }
-    for value in [
-        "5.5", "\"\"", "\"five\"", "\"inf\"", "\"NaN\"", "true", "[]", "1e300", "\"5.5\"",
-    ] {
+    for value in ["5.5", "\"\"", "\"five\"", "\"inf\"", "\"NaN\"", "true", "[]", "1e300", "\"5.5\""] {
         let error = error(&format!(r#"{{"retryLimit":{value}}}"#));
         assert_eq!(error.kind(), ErrorKind::InvalidOption, "{value}");
         assert!(error.to_string().contains("retryLimit"), "{error}");
@@ -122,22 +90,13 @@ fn ranges_are_refused_or_clamped() {
         assert!(error.to_string().contains("allowed"), "{error}");
         assert!(!error.to_string().chars().any(char::is_control));
     }
-    assert_eq!(
-        merged(r#"{"minPopWaitTime":99999}"#).min_pop_wait_time,
-        60_000
-    );
+    assert_eq!(merged(r#"{"minPopWaitTime":99999}"#).min_pop_wait_time, 60_000);
     assert_eq!(merged(r#"{"minPopWaitTime":-5}"#).min_pop_wait_time, 0);
-    assert_eq!(
-        merged(r#"{"dedupWindowSeconds":-1}"#).dedup_window_seconds,
-        0
-    );
+    assert_eq!(merged(r#"{"dedupWindowSeconds":-1}"#).dedup_window_seconds, 0);
     assert_eq!(merged(r#"{"leaseTime":604800}"#).lease_time, 604_800);
     let long = format!(r#"{{"retentionSinkHold":"{}"}}"#, "a".repeat(65));
     assert!(error(&long).to_string().len() < 200);
-    assert_eq!(
-        merged(r#"{"retentionSinkHold":"a.B_-9"}"#).retention_sink_hold,
-        "a.B_-9"
-    );
+    assert_eq!(merged(r#"{"retentionSinkHold":"a.B_-9"}"#).retention_sink_hold, "a.B_-9");
 }
 
 #[test]
@@ -146,15 +105,9 @@ fn unknown_options_are_an_error_or_skipped() {
     assert_eq!(error.kind(), ErrorKind::UnknownOption);
     assert!(error.to_string().contains("leaseTimes") && error.to_string().contains("leaseTime,"));
     let options = QueueOptions::configured_default();
-    let merged = options
-        .merge_known(r#"{"leaseTimes":1,"leaseTime":9}"#, Mode::Merge)
-        .unwrap();
+    let merged = options.merge_known(r#"{"leaseTimes":1,"leaseTime":9}"#, Mode::Merge).unwrap();
     assert_eq!(merged.lease_time, 9);
-    assert!(
-        options
-            .merge_known(r#"{"leaseTime":0}"#, Mode::Merge)
-            .is_err()
-    );
+    assert!(options.merge_known(r#"{"leaseTime":0}"#, Mode::Merge).is_err());
 }
 
 #[test]
@@ -162,11 +115,7 @@ fn what_is_no_object_is_refused() {
     for json in ["", "[]", "5", "null", "{", "\"x\""] {
         assert_eq!(error(json).kind(), ErrorKind::InvalidOption, "{json}");
     }
-    assert!(
-        QueueOptions::configured_default()
-            .merge(&"[".repeat(100_000), Mode::Merge)
-            .is_err()
-    );
+    assert!(QueueOptions::configured_default().merge(&"[".repeat(100_000), Mode::Merge).is_err());
 }
 
 #[test]
@@ -184,10 +133,7 @@ fn modes_are_merge_and_replace() {
     assert_eq!(Mode::parse(Some("merge")), Ok(Mode::Merge));
     assert_eq!(Mode::parse(Some("replace")), Ok(Mode::Replace));
     let error = Mode::parse(Some("x")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        r#"mode must be "merge" or "replace", got "x""#
-    );
+    assert_eq!(error.to_string(), r#"mode must be "merge" or "replace", got "x""#);
 }
 
 proptest! {

@@ -21,14 +21,7 @@ pub struct AckItem {
     pub reason: Option<String>,
 }
 
-const NAMES: [&str; 6] = [
-    "transactionId",
-    "partitionId",
-    "status",
-    "leaseId",
-    "error",
-    "reason",
-];
+const NAMES: [&str; 6] = ["transactionId", "partitionId", "status", "leaseId", "error", "reason"];
 
 /// Reads the wire items of an ack batch: an array of objects with `transactionId`, `partitionId` and
 /// perhaps `status`, `leaseId`, `error` and `reason`. Other keys are ignored; null is as good as absent.
@@ -42,22 +35,11 @@ pub fn parse_acks(json: &str) -> Result<Vec<AckItem>, PayloadError> {
 }
 
 pub(super) fn item(index: usize, fields: [Option<&str>; 6]) -> Result<AckItem, PayloadError> {
-    let [
-        transaction_id,
-        partition_id,
-        status,
-        lease_id,
-        error,
-        reason,
-    ] = fields;
+    let [transaction_id, partition_id, status, lease_id, error, reason] = fields;
     let text = |raw, problem| match raw::not_null(raw) {
         Some(raw) => match raw::text(raw) {
             Some(text) => Ok(Some(text.into_owned())),
-            None => Err(PayloadError::Item {
-                what: "ack",
-                index,
-                problem,
-            }),
+            None => Err(PayloadError::Item { what: "ack", index, problem }),
         },
         None => Ok(None),
     };
@@ -95,10 +77,7 @@ mod tests {
         assert_eq!(item.partition_id.as_deref(), Some("p"));
         assert_eq!(item.status, Status::Retry);
         assert_eq!(item.lease_id.as_deref(), Some("l"));
-        assert_eq!(
-            (item.error.as_deref(), item.reason.as_deref()),
-            (Some("e"), Some("r"))
-        );
+        assert_eq!((item.error.as_deref(), item.reason.as_deref()), (Some("e"), Some("r")));
     }
 
     #[test]

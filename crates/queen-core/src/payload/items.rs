@@ -24,14 +24,7 @@ pub struct PushItem<'a> {
     pub headers: Option<&'a str>,
 }
 
-const NAMES: [&str; 6] = [
-    "queue",
-    "payload",
-    "partition",
-    "transactionId",
-    "traceId",
-    "headers",
-];
+const NAMES: [&str; 6] = ["queue", "payload", "partition", "transactionId", "traceId", "headers"];
 
 /// Reads the wire items of a push: an array of objects with `queue`, `payload` and perhaps `partition`,
 /// `transactionId`, `traceId` and `headers`. Other keys are ignored; null is as good as absent, but for
@@ -45,11 +38,7 @@ pub fn parse_push_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
 
 fn item<'a>(index: usize, fields: [Option<&'a str>; 6]) -> Result<PushItem<'a>, PayloadError> {
     let [queue, payload, partition, transaction_id, trace_id, headers] = fields;
-    let wrong = |problem| PayloadError::Item {
-        what: "push",
-        index,
-        problem,
-    };
+    let wrong = |problem| PayloadError::Item { what: "push", index, problem };
     let text = |raw: Option<&'a str>, problem| match raw::not_null(raw) {
         Some(raw) => raw::text(raw).map(Some).ok_or(wrong(problem)),
         None => Ok(None),
@@ -99,17 +88,12 @@ mod tests {
 
     #[test]
     fn an_item_with_everything() {
-        let item = one(
-            r#"[{"queue":"q","partition":"p","payload":{"a" : 1.50,"a":2},"transactionId":"t",
-                "traceId":"0190AAAA-0000-7000-8000-00000000000f","headers":{"h": 1},"other":[{}]}]"#,
-        );
+        let item = one(r#"[{"queue":"q","partition":"p","payload":{"a" : 1.50,"a":2},"transactionId":"t",
+                "traceId":"0190AAAA-0000-7000-8000-00000000000f","headers":{"h": 1},"other":[{}]}]"#);
         assert_eq!((&*item.queue, &*item.partition), ("q", "p"));
         assert_eq!(item.payload, r#"{"a" : 1.50,"a":2}"#);
         assert_eq!(item.transaction_id.as_deref(), Some("t"));
-        assert_eq!(
-            item.trace_id,
-            Some(0x0190_aaaa_0000_7000_8000_0000_0000_000f)
-        );
+        assert_eq!(item.trace_id, Some(0x0190_aaaa_0000_7000_8000_0000_0000_000f));
         assert_eq!(item.headers, Some(r#"{"h": 1}"#));
         assert!(matches!(item.queue, Cow::Borrowed(_)));
         assert!(matches!(item.transaction_id, Some(Cow::Borrowed(_))));
@@ -164,51 +148,15 @@ mod tests {
     fn what_is_wrong_names_the_item() {
         let good = r#"{"queue":"q","payload":1}"#;
         for (bad, kind, words) in [
-            (
-                r#"{"queue":"q"}"#,
-                ErrorKind::InvalidPayload,
-                "payload is missing",
-            ),
-            (
-                r#"{"payload":1}"#,
-                ErrorKind::InvalidItems,
-                "queue is missing",
-            ),
-            (
-                r#"{"queue":null,"payload":1}"#,
-                ErrorKind::InvalidItems,
-                "queue is missing",
-            ),
-            (
-                r#"{"queue":5,"payload":1}"#,
-                ErrorKind::InvalidItems,
-                "queue must be",
-            ),
-            (
-                r#"{"queue":"\ud800","payload":1}"#,
-                ErrorKind::InvalidItems,
-                "queue must be",
-            ),
-            (
-                r#"{"queue":"q","payload":1,"partition":1}"#,
-                ErrorKind::InvalidItems,
-                "partition",
-            ),
-            (
-                r#"{"queue":"q","payload":1,"transactionId":1}"#,
-                ErrorKind::InvalidItems,
-                "transac",
-            ),
-            (
-                r#"{"queue":"q","payload":1,"traceId":"x"}"#,
-                ErrorKind::InvalidId,
-                "\"x\"",
-            ),
-            (
-                r#"{"queue":"q","payload":1,"headers":[]}"#,
-                ErrorKind::InvalidPayload,
-                "headers",
-            ),
+            (r#"{"queue":"q"}"#, ErrorKind::InvalidPayload, "payload is missing"),
+            (r#"{"payload":1}"#, ErrorKind::InvalidItems, "queue is missing"),
+            (r#"{"queue":null,"payload":1}"#, ErrorKind::InvalidItems, "queue is missing"),
+            (r#"{"queue":5,"payload":1}"#, ErrorKind::InvalidItems, "queue must be"),
+            (r#"{"queue":"\ud800","payload":1}"#, ErrorKind::InvalidItems, "queue must be"),
+            (r#"{"queue":"q","payload":1,"partition":1}"#, ErrorKind::InvalidItems, "partition"),
+            (r#"{"queue":"q","payload":1,"transactionId":1}"#, ErrorKind::InvalidItems, "transac"),
+            (r#"{"queue":"q","payload":1,"traceId":"x"}"#, ErrorKind::InvalidId, "\"x\""),
+            (r#"{"queue":"q","payload":1,"headers":[]}"#, ErrorKind::InvalidPayload, "headers"),
         ] {
             let error = error(&format!("[{good},{bad}]"));
             assert_eq!(error.kind(), kind, "{bad}");
@@ -219,16 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_objects_is_refused_without_being_quoted() {
-        for json in [
-            "",
-            "{}",
-            "\"secret\"",
-            "[\"secret\"]",
-            "[[\"secret\",1]]",
-            "[{}",
-            "[{\"secret\"}]",
-            "[] x",
-        ] {
+        for json in ["", "{}", "\"secret\"", "[\"secret\"]", "[[\"secret\",1]]", "[{}", "[{\"secret\"}]", "[] x"] {
             let error = error(json);
             assert_eq!(error.kind(), ErrorKind::InvalidItems, "{json}");
             assert!(!error.to_string().contains("secret"), "{error}");

@@ -54,16 +54,14 @@ const NAMES: [&str; 15] = [
 /// # Errors
 /// [`PayloadError`]: no operations, a type other than `push` and `ack`, or an operation that names its index.
 pub fn parse_operations(json: &str) -> Result<(Vec<Operation<'_>>, Vec<String>), PayloadError> {
-    const NONE: PayloadError = PayloadError::Operations {
-        problem: Cow::Borrowed("transaction requires an operations array"),
-    };
+    const NONE: PayloadError =
+        PayloadError::Operations { problem: Cow::Borrowed("transaction requires an operations array") };
     let (list, required) = if json.trim_start().starts_with('[') {
         (json, Vec::new())
     } else {
-        let body: Body<'_> =
-            serde_json::from_str(json).map_err(|e| PayloadError::Operations {
-                problem: Cow::Owned(format!("not a transaction body: {}", raw::unquoted(&e))),
-            })?;
+        let body: Body<'_> = serde_json::from_str(json).map_err(|e| PayloadError::Operations {
+            problem: Cow::Owned(format!("not a transaction body: {}", raw::unquoted(&e))),
+        })?;
         let list = body.operations.ok_or(NONE)?.get();
         (list, body.required_leases.unwrap_or_default())
     };
@@ -74,10 +72,7 @@ pub fn parse_operations(json: &str) -> Result<(Vec<Operation<'_>>, Vec<String>),
     Ok((steps.into_iter().flatten().collect(), required))
 }
 
-fn operation<'a>(
-    index: usize,
-    fields: [Option<&'a str>; 15],
-) -> Result<Vec<Operation<'a>>, PayloadError> {
+fn operation<'a>(index: usize, fields: [Option<&'a str>; 15]) -> Result<Vec<Operation<'a>>, PayloadError> {
     let [
         kind,
         items,
@@ -95,49 +90,23 @@ fn operation<'a>(
         error,
         reason,
     ] = fields;
-    let wrong = |problem| PayloadError::Item {
-        what: "operation",
-        index,
-        problem,
-    };
+    let wrong = |problem| PayloadError::Item { what: "operation", index, problem };
     match kind.and_then(raw::text).as_deref() {
         Some("push") => {
-            let flat = [
-                queue,
-                payload,
-                data,
-                partition,
-                transaction_id,
-                trace_id,
-                headers,
-            ];
+            let flat = [queue, payload, data, partition, transaction_id, trace_id, headers];
             match raw::not_null(items) {
                 Some(list) => raw::list(list, "items", &PUSH_NAMES, push),
                 None => push(index, flat).map(|p| vec![p]),
             }
         }
         Some("ack") => {
-            let fields = [
-                transaction_id,
-                partition_id,
-                status,
-                lease_id,
-                error,
-                reason,
-            ];
+            let fields = [transaction_id, partition_id, status, lease_id, error, reason];
             let item = acks::item(index, fields)?;
             let consumer_group = match raw::not_null(consumer_group) {
-                Some(raw) => Some(
-                    raw::text(raw)
-                        .ok_or(wrong("consumerGroup must be a string"))?
-                        .into_owned(),
-                ),
+                Some(raw) => Some(raw::text(raw).ok_or(wrong("consumerGroup must be a string"))?.into_owned()),
                 None => None,
             };
-            Ok(vec![Operation::Ack {
-                item,
-                consumer_group,
-            }])
+            Ok(vec![Operation::Ack { item, consumer_group }])
         }
         Some("") | None => Err(PayloadError::Operations {
             problem: Cow::Borrowed("every transaction operation needs a `type` of push or ack"),
@@ -151,32 +120,12 @@ fn operation<'a>(
     }
 }
 
-const PUSH_NAMES: [&str; 7] = [
-    "queue",
-    "payload",
-    "data",
-    "partition",
-    "transactionId",
-    "traceId",
-    "headers",
-];
+const PUSH_NAMES: [&str; 7] = ["queue", "payload", "data", "partition", "transactionId", "traceId", "headers"];
 
 fn push<'a>(index: usize, fields: [Option<&'a str>; 7]) -> Result<Operation<'a>, PayloadError> {
-    let [
-        queue,
-        payload,
-        data,
-        partition,
-        transaction_id,
-        trace_id,
-        headers,
-    ] = fields;
+    let [queue, payload, data, partition, transaction_id, trace_id, headers] = fields;
     let text = |raw: Option<&'a str>, problem| match raw::not_null(raw) {
-        Some(raw) => raw::text(raw).map(Some).ok_or(PayloadError::Item {
-            what: "push",
-            index,
-            problem,
-        }),
+        Some(raw) => raw::text(raw).map(Some).ok_or(PayloadError::Item { what: "push", index, problem }),
         None => Ok(None),
     };
     let queue = text(queue, "queue must be a string")?.ok_or(PayloadError::Item {
@@ -190,8 +139,7 @@ fn push<'a>(index: usize, fields: [Option<&'a str>; 7]) -> Result<Operation<'a>,
     }
     Ok(Operation::Push(PushItem {
         queue,
-        partition: text(partition, "partition must be a string")?
-            .unwrap_or(Cow::Borrowed(DEFAULT_PARTITION)),
+        partition: text(partition, "partition must be a string")?.unwrap_or(Cow::Borrowed(DEFAULT_PARTITION)),
         payload: payload.or(data).unwrap_or("{}"),
         transaction_id: text(transaction_id, "transactionId must be a string")?,
         // The wire keeps a trace id only when it is one.
@@ -230,18 +178,8 @@ mod tests {
                 Operation::Ack { .. } => None,
             })
             .collect();
-        assert_eq!(
-            payloads,
-            [
-                ("q", "Default", r#"{"a":1}"#),
-                ("q", "Default", "2"),
-                ("r", "p", "{}")
-            ]
-        );
-        assert!(
-            matches!(&steps[3], Operation::Ack { consumer_group: Some(g), .. } if g == "g"),
-            "{steps:?}"
-        );
+        assert_eq!(payloads, [("q", "Default", r#"{"a":1}"#), ("q", "Default", "2"), ("r", "p", "{}")]);
+        assert!(matches!(&steps[3], Operation::Ack { consumer_group: Some(g), .. } if g == "g"), "{steps:?}");
     }
 
     #[test]

@@ -19,14 +19,8 @@ pub(super) fn list<'a, const N: usize, T>(
 ) -> Result<Vec<T>, PayloadError> {
     let mut failure = None;
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let list = List {
-        names,
-        entry,
-        failure: &mut failure,
-    };
-    let read = deserializer
-        .deserialize_seq(list)
-        .and_then(|v| deserializer.end().map(|()| v));
+    let list = List { names, entry, failure: &mut failure };
+    let read = deserializer.deserialize_seq(list).and_then(|v| deserializer.end().map(|()| v));
     match (read, failure) {
         (_, Some(failure)) => Err(failure),
         (Ok(list), None) => Ok(list),
@@ -42,11 +36,7 @@ pub(super) fn unquoted(error: &serde_json::Error) -> String {
     match error.classify() {
         // Could quote the value that is in the place of an array or an object.
         serde_json::error::Category::Data => {
-            format!(
-                "wrong type at line {} column {}",
-                error.line(),
-                error.column()
-            )
+            format!("wrong type at line {} column {}", error.line(), error.column())
         }
         _ => error.to_string(),
     }
@@ -169,10 +159,5 @@ pub(super) fn lossy_text(raw: &str) -> Option<Cow<'_, str>> {
         }
     }
     raw.strip_prefix('"')?;
-    text(raw).or_else(|| {
-        serde_json::Deserializer::from_str(raw)
-            .deserialize_bytes(Bytes)
-            .ok()
-            .map(Cow::Owned)
-    })
+    text(raw).or_else(|| serde_json::Deserializer::from_str(raw).deserialize_bytes(Bytes).ok().map(Cow::Owned))
 }

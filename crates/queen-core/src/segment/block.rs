@@ -18,9 +18,7 @@ thread_local! {
 /// Appends the compressed `raw` to `out`; on an error `out` is as before.
 pub(super) fn compress(raw: &[u8], level: i32, out: &mut Vec<u8>) -> Result<(), &'static str> {
     COMPRESSOR.with(|cell| {
-        let mut slot = cell
-            .try_borrow_mut()
-            .map_err(|_| "the compressor is in use")?;
+        let mut slot = cell.try_borrow_mut().map_err(|_| "the compressor is in use")?;
         if slot.as_ref().is_none_or(|(at, _)| *at != level) {
             let new = Compressor::new(level).map_err(|_| "no compressor at this level")?;
             *slot = Some((level, new));
@@ -50,9 +48,7 @@ pub(super) fn compress(raw: &[u8], level: i32, out: &mut Vec<u8>) -> Result<(), 
 /// Decompresses `stored` into exactly `out`, never writing past it.
 pub(super) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
     DECOMPRESSOR.with(|cell| {
-        let mut slot = cell
-            .try_borrow_mut()
-            .map_err(|_| "the decompressor is in use")?;
+        let mut slot = cell.try_borrow_mut().map_err(|_| "the decompressor is in use")?;
         if slot.is_none() {
             *slot = Some(Decompressor::new().map_err(|_| "no decompressor")?);
         }
@@ -62,10 +58,6 @@ pub(super) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static s
         let length = decompressor
             .decompress_to_buffer(stored, out)
             .map_err(|_| "it does not decompress to its declared length")?;
-        if length == out.len() {
-            Ok(())
-        } else {
-            Err("it is shorter than its declared length")
-        }
+        if length == out.len() { Ok(()) } else { Err("it is shorter than its declared length") }
     })
 }

@@ -1,8 +1,8 @@
 //! Writing a segment.
 
 use super::{
-    BLOCK_TARGET, CHECKSUM_AT, CODEC_STORED, CODEC_ZSTD, FLAG_CONSECUTIVE, FLAG_HASHES, HEADER_LEN,
-    MAGIC, MAX_RAW, SegmentError, VERSION, block, checksum, frame, transaction_hash,
+    BLOCK_TARGET, CHECKSUM_AT, CODEC_STORED, CODEC_ZSTD, FLAG_CONSECUTIVE, FLAG_HASHES, HEADER_LEN, MAGIC, MAX_RAW,
+    SegmentError, VERSION, block, checksum, frame, transaction_hash,
 };
 use crate::id;
 
@@ -41,10 +41,7 @@ pub struct EncodeOptions {
 
 impl Default for EncodeOptions {
     fn default() -> Self {
-        Self {
-            level: 1,
-            min_compress: 512,
-        }
+        Self { level: 1, min_compress: 512 }
     }
 }
 
@@ -57,13 +54,8 @@ impl Default for EncodeOptions {
 /// No frames; a frame without payload; more than [`MAX_RAW`] raw bytes; a zstd failure.
 pub fn encode(frames: &[FrameIn<'_>], options: &EncodeOptions) -> Result<Vec<u8>, SegmentError> {
     let first = frames.first().ok_or(SegmentError::NoFrames)?;
-    let bound = frames
-        .iter()
-        .fold(0usize, |n, f| n.saturating_add(frame::encoded_bound(f)));
-    let too_large = |raw| SegmentError::TooLarge {
-        frames: frames.len(),
-        raw,
-    };
+    let bound = frames.iter().fold(0usize, |n, f| n.saturating_add(frame::encoded_bound(f)));
+    let too_large = |raw| SegmentError::TooLarge { frames: frames.len(), raw };
     // No single length can then exceed a u32, nor can their sum.
     if bound > MAX_RAW + frames.len().saturating_mul(64) {
         return Err(too_large(bound));
@@ -81,9 +73,7 @@ pub fn encode(frames: &[FrameIn<'_>], options: &EncodeOptions) -> Result<Vec<u8>
         }
         consecutive &= expected_id == Some(input.id);
         expected_id = input.id.checked_add(1);
-        let transaction_id = input
-            .transaction_id
-            .filter(|text| !is_default(text, input.id));
+        let transaction_id = input.transaction_id.filter(|text| !is_default(text, input.id));
         hashes.push(transaction_id.map_or(0, transaction_hash));
         let start = raw.len();
         frame::write(input, transaction_id, &mut raw);
@@ -96,8 +86,7 @@ pub fn encode(frames: &[FrameIn<'_>], options: &EncodeOptions) -> Result<Vec<u8>
     let block_ends = blocks.finish(raw.len());
 
     let has_hashes = hashes.iter().any(|hash| *hash != 0);
-    let flags =
-        if consecutive { FLAG_CONSECUTIVE } else { 0 } | if has_hashes { FLAG_HASHES } else { 0 };
+    let flags = if consecutive { FLAG_CONSECUTIVE } else { 0 } | if has_hashes { FLAG_HASHES } else { 0 };
     let count = u32::try_from(frames.len()).map_err(|_| too_large(raw.len()))?;
 
     let (codec, stored_ends, body) = pack(&raw, &block_ends, options)?;

@@ -10,9 +10,7 @@ pub enum SegmentError {
     #[error("a segment needs at least one frame")]
     NoFrames,
     /// Encoding: more frames than the format counts, or more raw bytes than [`super::MAX_RAW`].
-    #[error(
-        "a segment of {frames} frames and {raw} bytes is too large: the limit is 1073741824 bytes"
-    )]
+    #[error("a segment of {frames} frames and {raw} bytes is too large: the limit is 1073741824 bytes")]
     TooLarge {
         /// Number of frames.
         frames: usize,

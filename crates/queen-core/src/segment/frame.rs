@@ -207,10 +207,7 @@ impl<'a> Rest<'a> {
             length |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 let length = usize::try_from(length).map_err(|_| "a length is too large")?;
-                let (head, tail) = self
-                    .0
-                    .split_at_checked(length)
-                    .ok_or("a field is longer than the frame")?;
+                let (head, tail) = self.0.split_at_checked(length).ok_or("a field is longer than the frame")?;
                 self.0 = tail;
                 return Ok(head);
             }

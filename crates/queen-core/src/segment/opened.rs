@@ -17,10 +17,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Number of frames, at least 1.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a segment has at least one frame"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a segment has at least one frame")]
     pub fn len(&self) -> usize {
         self.segment.len()
     }

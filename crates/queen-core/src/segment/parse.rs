@@ -1,9 +1,8 @@
 //! Reading a segment: everything is validated here, once.
 
 use super::{
-    CHECKSUM_AT, CODEC_STORED, CODEC_ZSTD, FLAG_CONSECUTIVE, FLAG_HASHES, HEADER_LEN, MAGIC,
-    MAX_RAW, MIN_FRAME, Opened, OwnedFrame, SegmentError, VERSION, block, checksum, frame,
-    transaction_hash,
+    CHECKSUM_AT, CODEC_STORED, CODEC_ZSTD, FLAG_CONSECUTIVE, FLAG_HASHES, HEADER_LEN, MAGIC, MAX_RAW, MIN_FRAME,
+    Opened, OwnedFrame, SegmentError, VERSION, block, checksum, frame, transaction_hash,
 };
 use crate::id;
 use std::borrow::Cow;
@@ -41,10 +40,7 @@ impl<'a> Segment<'a> {
     /// # Errors
     /// Whatever differs from the layout, named.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SegmentError> {
-        let short = |needed| SegmentError::Length {
-            length: bytes.len(),
-            needed,
-        };
+        let short = |needed| SegmentError::Length { length: bytes.len(), needed };
         let mut rest = bytes;
         let magic: [u8; 8] = take(&mut rest).ok_or(short(HEADER_LEN))?;
         if magic != MAGIC {
@@ -73,11 +69,7 @@ impl<'a> Segment<'a> {
         if flags & !(FLAG_CONSECUTIVE | FLAG_HASHES) != 0 {
             return Err(SegmentError::Flags(flags));
         }
-        let header = |problem| SegmentError::Table {
-            table: "header",
-            entry: 0,
-            problem,
-        };
+        let header = |problem| SegmentError::Table { table: "header", entry: 0, problem };
         if count == 0 || block_count == 0 || block_count > count {
             return Err(header("impossible frame and block counts"));
         }
@@ -100,16 +92,8 @@ impl<'a> Segment<'a> {
             true => None,
             false => Some(table::<16>(&mut rest, count).ok_or(short(needed))?),
         };
-        let segment = Self {
-            compressed: codec == CODEC_ZSTD,
-            raw_len,
-            first_id,
-            ends,
-            blocks,
-            hashes,
-            ids,
-            body: rest,
-        };
+        let segment =
+            Self { compressed: codec == CODEC_ZSTD, raw_len, first_id, ends, blocks, hashes, ids, body: rest };
         segment.check_ids()?;
         segment.check_ends()?;
         segment.check_blocks(needed)?;
@@ -117,28 +101,16 @@ impl<'a> Segment<'a> {
     }
 
     fn check_ids(&self) -> Result<(), SegmentError> {
-        let wrong = |problem| SegmentError::Table {
-            table: "id table",
-            entry: 0,
-            problem,
-        };
+        let wrong = |problem| SegmentError::Table { table: "id table", entry: 0, problem };
         match self.ids {
-            Some(_) if self.id(0) != Some(self.first_id) => {
-                Err(wrong("it does not start with the first id"))
-            }
-            None if self.first_id.checked_add(self.len() as u128 - 1).is_none() => {
-                Err(wrong("the ids overflow"))
-            }
+            Some(_) if self.id(0) != Some(self.first_id) => Err(wrong("it does not start with the first id")),
+            None if self.first_id.checked_add(self.len() as u128 - 1).is_none() => Err(wrong("the ids overflow")),
             _ => Ok(()),
         }
     }
 
     fn check_ends(&self) -> Result<(), SegmentError> {
-        let wrong = |entry, problem| SegmentError::Table {
-            table: "frame table",
-            entry,
-            problem,
-        };
+        let wrong = |entry, problem| SegmentError::Table { table: "frame table", entry, problem };
         let mut start = 0;
         for (i, end) in self.ends.iter().enumerate() {
             let end = u32::from_le_bytes(*end) as usize;
@@ -154,26 +126,15 @@ impl<'a> Segment<'a> {
     }
 
     fn check_blocks(&self, tables: usize) -> Result<(), SegmentError> {
-        let wrong = |entry, problem| SegmentError::Table {
-            table: "block table",
-            entry,
-            problem,
-        };
-        let mut ends = self
-            .ends
-            .iter()
-            .map(|end| u32::from_le_bytes(*end) as usize);
+        let wrong = |entry, problem| SegmentError::Table { table: "block table", entry, problem };
+        let mut ends = self.ends.iter().map(|end| u32::from_le_bytes(*end) as usize);
         let (mut raw_start, mut stored_start) = (0, 0);
         for (i, entry) in self.blocks.iter().enumerate() {
             let (raw_end, stored_end) = block_ends(entry);
             if raw_end <= raw_start || stored_end <= stored_start {
                 return Err(wrong(i, "a block is empty or ends before it starts"));
             }
-            if !ends
-                .by_ref()
-                .take_while(|end| *end <= raw_end)
-                .any(|end| end == raw_end)
-            {
+            if !ends.by_ref().take_while(|end| *end <= raw_end).any(|end| end == raw_end) {
                 return Err(wrong(i, "it does not end where a frame ends"));
             }
             let (raw, stored) = (raw_end - raw_start, stored_end - stored_start);
@@ -186,10 +147,7 @@ impl<'a> Segment<'a> {
             (raw_start, stored_start) = (raw_end, stored_end);
         }
         if raw_start != self.raw_len {
-            return Err(wrong(
-                self.blocks.len() - 1,
-                "it does not end at the raw length",
-            ));
+            return Err(wrong(self.blocks.len() - 1, "it does not end at the raw length"));
         }
         if stored_start != self.body.len() {
             return Err(SegmentError::Length {
@@ -201,10 +159,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Number of frames, at least 1.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a segment has at least one frame"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a segment has at least one frame")]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -247,19 +202,15 @@ impl<'a> Segment<'a> {
             (None, None, Some(id)) => id.checked_sub(self.first_id),
             _ => None,
         };
-        let direct = direct
-            .and_then(|i| usize::try_from(i).ok())
-            .filter(|i| *i < self.len());
+        let direct = direct.and_then(|i| usize::try_from(i).ok()).filter(|i| *i < self.len());
         let scan = match (self.hashes, self.ids, id) {
             (None, None, _) | (None, Some(_), None) => 0..0,
             _ => 0..self.len(),
         };
-        direct
-            .into_iter()
-            .chain(scan.filter(move |i| match segment.hash(*i) {
-                Some(0) => id.is_some() && segment.id(*i) == id,
-                other => other == Some(hash),
-            }))
+        direct.into_iter().chain(scan.filter(move |i| match segment.hash(*i) {
+            Some(0) => id.is_some() && segment.id(*i) == id,
+            other => other == Some(hash),
+        }))
     }
 
     /// Decompresses all blocks, once.
@@ -272,9 +223,7 @@ impl<'a> Segment<'a> {
         }
         let mut raw = vec![0; self.raw_len];
         for block in self.blocks() {
-            let out = raw
-                .get_mut(block.raw_start..block.raw_end)
-                .unwrap_or_default();
+            let out = raw.get_mut(block.raw_start..block.raw_end).unwrap_or_default();
             self.decompress(block, out)?;
         }
         Ok(Opened::new(*self, Cow::Owned(raw)))
@@ -288,25 +237,16 @@ impl<'a> Segment<'a> {
         let (start, end) = self.range(i)?;
         let id = self.id(i).unwrap_or_default();
         let broken = |problem| SegmentError::Frame { frame: i, problem };
-        let read = |raw| {
-            frame::read(id, raw)
-                .map(|f| f.to_owned_frame())
-                .map_err(broken)
-        };
+        let read = |raw| frame::read(id, raw).map(|f| f.to_owned_frame()).map_err(broken);
         if !self.compressed {
             return read(self.body.get(start..end).unwrap_or_default());
         }
         // The blocks cover the raw length without a gap, so that one of them has this frame.
-        let n = self
-            .blocks
-            .partition_point(|entry| block_ends(entry).0 < end);
+        let n = self.blocks.partition_point(|entry| block_ends(entry).0 < end);
         let block = self.block(n).ok_or(broken("it is in no block"))?;
         let mut raw = vec![0; block.raw_end - block.raw_start];
         self.decompress(block, &mut raw)?;
-        read(
-            raw.get(start - block.raw_start..end - block.raw_start)
-                .unwrap_or_default(),
-        )
+        read(raw.get(start - block.raw_start..end - block.raw_start).unwrap_or_default())
     }
 
     /// The payload of frame `i`, decompressing only the block it is in.
@@ -328,11 +268,7 @@ impl<'a> Segment<'a> {
             let hash = opened.frame(i)?.transaction_id.map_or(0, transaction_hash);
             if self.hash(i) != Some(hash) {
                 let problem = "it differs from the transaction id";
-                return Err(SegmentError::Table {
-                    table: "hash table",
-                    entry: i,
-                    problem,
-                });
+                return Err(SegmentError::Table { table: "hash table", entry: i, problem });
             }
         }
         Ok(())
@@ -340,10 +276,7 @@ impl<'a> Segment<'a> {
 
     /// Raw range of frame `i`, counted from the start of all frames.
     pub(super) fn range(&self, i: usize) -> Result<(usize, usize), SegmentError> {
-        let missing = SegmentError::NoSuchFrame {
-            frame: i,
-            frames: self.len(),
-        };
+        let missing = SegmentError::NoSuchFrame { frame: i, frames: self.len() };
         let end = u32::from_le_bytes(*self.ends.get(i).ok_or(missing)?) as usize;
         let start = match i.checked_sub(1).and_then(|before| self.ends.get(before)) {
             Some(start) => u32::from_le_bytes(*start) as usize,
@@ -360,24 +293,12 @@ impl<'a> Segment<'a> {
         let (raw_end, stored_end) = block_ends(self.blocks.get(index)?);
         let before = index.checked_sub(1).and_then(|n| self.blocks.get(n));
         let (raw_start, stored_start) = before.map_or((0, 0), block_ends);
-        Some(Block {
-            index,
-            raw_start,
-            raw_end,
-            stored_start,
-            stored_end,
-        })
+        Some(Block { index, raw_start, raw_end, stored_start, stored_end })
     }
 
     fn decompress(&self, block: Block, out: &mut [u8]) -> Result<(), SegmentError> {
-        let stored = self
-            .body
-            .get(block.stored_start..block.stored_end)
-            .unwrap_or_default();
-        block::decompress(stored, out).map_err(|problem| SegmentError::Block {
-            block: block.index,
-            problem,
-        })
+        let stored = self.body.get(block.stored_start..block.stored_end).unwrap_or_default();
+        block::decompress(stored, out).map_err(|problem| SegmentError::Block { block: block.index, problem })
     }
 }
 

@@ -18,20 +18,16 @@ fn any_frame() -> impl Strategy<Value = OwnedFrame> {
         any::<Option<i64>>(),
         any::<bool>(),
     )
-        .prop_map(
-            |(id, transaction_id, payload, headers, trace_id, producer, at, encrypted)| {
-                OwnedFrame {
-                    id,
-                    transaction_id,
-                    payload,
-                    headers,
-                    trace_id,
-                    producer,
-                    enqueued_at: at,
-                    encrypted,
-                }
-            },
-        )
+        .prop_map(|(id, transaction_id, payload, headers, trace_id, producer, at, encrypted)| OwnedFrame {
+            id,
+            transaction_id,
+            payload,
+            headers,
+            trace_id,
+            producer,
+            enqueued_at: at,
+            encrypted,
+        })
 }
 
 fn input(frame: &OwnedFrame) -> FrameIn<'_> {
@@ -191,10 +187,7 @@ fn blocks_end_near_their_target_and_one_frame_needs_one_block() {
     let bytes = encoded(&frames, &EncodeOptions::default());
     let segment = Segment::parse(&bytes).unwrap();
     let blocks = u32::from_le_bytes(bytes[16..20].try_into().unwrap()) as usize;
-    assert!(
-        blocks > segment.raw_len() / BLOCK_TARGET - 3 && blocks < 15,
-        "{blocks}"
-    );
+    assert!(blocks > segment.raw_len() / BLOCK_TARGET - 3 && blocks < 15, "{blocks}");
     for i in [0, 1, 313, 999, 1000, 1001, 1999] {
         assert_eq!(segment.open_frame(i).unwrap(), frames[i]);
         assert_eq!(segment.frame_payload(i).unwrap(), frames[i].payload);
@@ -208,10 +201,7 @@ fn blocks_end_near_their_target_and_one_frame_needs_one_block() {
     assert_eq!(segment.open_frame(1000).unwrap(), frames[1000]);
     let error = segment.open_frame(1999).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CorruptSegment);
-    assert!(
-        error.to_string().contains(&format!("block {}", blocks - 1)),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&format!("block {}", blocks - 1)), "{error}");
 }
 
 #[test]
@@ -222,18 +212,13 @@ fn small_and_incompressible_segments_are_stored() {
     let mut state = 1u64;
     noise[0].payload = (0..4000)
         .map(|_| {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 56) as u8
         })
         .collect();
     let bytes = encoded(&noise, &EncodeOptions::default());
     assert_eq!(bytes[10], CODEC_STORED);
-    assert_eq!(
-        Segment::parse(&bytes).unwrap().open_frame(0).unwrap(),
-        noise[0]
-    );
+    assert_eq!(Segment::parse(&bytes).unwrap().open_frame(0).unwrap(), noise[0]);
     let large = encoded(&plain(10, 7), &EncodeOptions::default());
     assert_eq!(large[10], CODEC_ZSTD);
     assert!(large.len() < 600);
@@ -248,14 +233,7 @@ fn the_default_transaction_id_takes_no_room() {
     let segment = Segment::parse(&without).unwrap();
     let text = crate::id::format(frames[1].id);
     assert_eq!(segment.find_candidates(&text).collect::<Vec<_>>(), [1]);
-    assert_eq!(
-        segment
-            .open_frame(1)
-            .unwrap()
-            .as_frame()
-            .transaction_id_text(),
-        text
-    );
+    assert_eq!(segment.open_frame(1).unwrap().as_frame().transaction_id_text(), text);
     assert_eq!(segment.hash(1), Some(0));
     assert_eq!(segment.hash(3), None);
     assert_eq!(segment.find_candidates(&text.to_uppercase()).count(), 0);
@@ -285,22 +263,12 @@ fn what_is_wrong_is_named() {
     assert_eq!(broken(|b| b[10] = 9), SegmentError::Codec(9));
     assert_eq!(broken(|b| b[11] |= 0x80), SegmentError::Flags(0x81));
     assert!(broken(|b| b[56] = 0).to_string().contains("frame table"));
-    assert!(
-        broken(|b| b[12..16].fill(0xff))
-            .to_string()
-            .contains("header")
-    );
+    assert!(broken(|b| b[12..16].fill(0xff)).to_string().contains("header"));
     assert!(broken(|b| b[12..16].fill(0)).to_string().contains("header"));
     assert!(broken(|b| b[23] = 0x7f).to_string().contains("raw length"));
     assert_eq!(broken(|b| b[8] = 2).kind(), ErrorKind::UnsupportedSegment);
-    assert!(matches!(
-        Segment::parse(&bytes[..20]),
-        Err(SegmentError::Length { .. })
-    ));
-    assert_eq!(
-        Segment::parse(b"").unwrap_err().kind(),
-        ErrorKind::CorruptSegment
-    );
+    assert!(matches!(Segment::parse(&bytes[..20]), Err(SegmentError::Length { .. })));
+    assert_eq!(Segment::parse(b"").unwrap_err().kind(), ErrorKind::CorruptSegment);
 }
 
 #[test]
@@ -320,14 +288,8 @@ fn a_claimed_size_that_cannot_be_true_is_refused_before_it_is_allocated() {
 fn nothing_and_empty_payloads_are_not_encoded() {
     let options = EncodeOptions::default();
     assert_eq!(encode(&[], &options), Err(SegmentError::NoFrames));
-    let empty = FrameIn {
-        id: 1,
-        ..FrameIn::default()
-    };
-    assert_eq!(
-        encode(&[empty], &options),
-        Err(SegmentError::EmptyPayload { frame: 0 })
-    );
+    let empty = FrameIn { id: 1, ..FrameIn::default() };
+    assert_eq!(encode(&[empty], &options), Err(SegmentError::EmptyPayload { frame: 0 }));
 }
 
 #[test]
