@@ -34,8 +34,9 @@ up: prerequisites ## start a cluster in the background, with database queen; pri
 down: ## stop the cluster that `make up` started; its data stays
 	scripts/down.sh
 
-bench: prerequisites ## the codec; benches/sidebyside/run.sh compares with other queues
+bench: install ## the codec alone, then side by side with other queues in Postgres where their harness is at hand
 	$(CARGO) bench -p queen-benches
+	benches/sidebyside/run.sh
 
 lint: prerequisites ## formatting, clippy without warnings, the schema kept in the tree, the scripts
 	$(CARGO) fmt --all --check

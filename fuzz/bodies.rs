@@ -63,16 +63,10 @@ pub fn frame(data: &[u8]) {
     let segment = Segment::parse(&bytes).expect("a segment that was written");
     segment.verify().expect("a segment that was written");
     let again = segment.open_frame(0).expect("a segment that was written");
-    assert_eq!(
-        again.as_frame().transaction_id_text(),
-        read.transaction_id_text()
-    );
+    assert_eq!(again.as_frame().transaction_id_text(), read.transaction_id_text());
     assert_eq!(again.payload, read.payload);
     assert_eq!(again.headers.as_deref(), read.headers);
-    assert_eq!(
-        (again.trace_id, again.enqueued_at),
-        (read.trace_id, read.enqueued_at)
-    );
+    assert_eq!((again.trace_id, again.enqueued_at), (read.trace_id, read.enqueued_at));
     assert_eq!(again.producer.as_deref(), read.producer);
     assert_eq!(again.encrypted, read.encrypted);
 }
@@ -99,11 +93,7 @@ fn serde_json_accepts(text: &str) -> bool {
 /// Any text as name, transaction id, error text, id, JSON, items, options and stored counts.
 pub fn names(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    for check in [
-        names::check_queue,
-        names::check_partition,
-        names::check_group,
-    ] {
+    for check in [names::check_queue, names::check_partition, names::check_group] {
         if let Err(error) = check(&text) {
             assert!(error.to_string().len() < 1000 && !has_control(&error.to_string()));
         }
