@@ -8,5 +8,6 @@ mod outbox;
 mod pairs;
 mod prepared;
 mod registration;
+mod reviewed;
 mod sweep;
 mod wait;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-async fn sessions(n: usize) -> Vec<Session> {
+pub async fn sessions(n: usize) -> Vec<Session> {
     let cluster = shared_cluster();
     let db = cluster.fresh_database().await;
     let mut sessions = Vec::new();
@@ -19,14 +19,10 @@ async fn sessions(n: usize) -> Vec<Session> {
     sessions
 }
 
-async fn drain(session: &Session, queue: &str, group: &str) -> Vec<String> {
+pub async fn drain(session: &Session, queue: &str, group: &str) -> Vec<String> {
     let mut found = Vec::new();
     loop {
-        let got = session
-            .pop(&format!(
-                "'{queue}', '{group}', 10, max_partitions => 0, auto_ack => true"
-            ))
-            .await;
+        let got = session.pop(&format!("'{queue}', '{group}', 10, max_partitions => 0, auto_ack => true")).await;
         if got.is_empty() {
             return found;
         }
@@ -40,12 +36,9 @@ async fn first_contact_beside_first_push(mode: &str) {
     let mut n = 0;
     for pop_begins in [true, false] {
         for pop_ends_first in [true, false] {
-            for (pop_end, push_end) in [
-                ("COMMIT", "COMMIT"),
-                ("COMMIT", "ROLLBACK"),
-                ("ROLLBACK", "COMMIT"),
-                ("ROLLBACK", "ROLLBACK"),
-            ] {
+            for (pop_end, push_end) in
+                [("COMMIT", "COMMIT"), ("COMMIT", "ROLLBACK"), ("ROLLBACK", "COMMIT"), ("ROLLBACK", "ROLLBACK")]
+            {
                 n += 1;
                 let queue = format!("q{n}");
                 s[0].append(&queue, "old", &["before"]).await;
@@ -54,10 +47,7 @@ async fn first_contact_beside_first_push(mode: &str) {
                     "BEGIN; SELECT transaction_id FROM queen.pop('{queue}', 'g', 10, max_partitions => 0, auto_ack => true,
                                                               subscription_mode => '{mode}')"
                 );
-                let push = format!(
-                    "BEGIN; SELECT queen.push_batch({})",
-                    batch(&queue, "new", &["first"])
-                );
+                let push = format!("BEGIN; SELECT queen.push_batch({})", batch(&queue, "new", &["first"]));
                 let mut popped = Vec::new();
                 if !pop_begins {
                     s[2].run(&push).await;
@@ -107,11 +97,7 @@ async fn first_contact_beside_first_push(mode: &str) {
                     assert_eq!(drain(&s[0], &queue, "g").await, expected, "{story}");
                 }
                 s[0].append(&queue, "new", &["next"]).await;
-                assert_eq!(
-                    drain(&s[0], &queue, "g").await,
-                    ["next"],
-                    "{story}: the next message"
-                );
+                assert_eq!(drain(&s[0], &queue, "g").await, ["next"], "{story}: the next message");
             }
         }
     }
@@ -133,19 +119,13 @@ async fn first_contact_beside_an_append_to_an_old_partition_misses_nothing() {
     for (n, mode) in ["all", "new"].into_iter().enumerate() {
         let queue = format!("q{n}");
         s[0].append(&queue, "p", &["before"]).await;
-        s[1].run(&format!("BEGIN; SELECT queen.pop('{queue}', 'g', 10, auto_ack => true, subscription_mode => '{mode}')"))
-            .await;
-        s[2].run(&format!(
-            "BEGIN; SELECT queen.push_batch({})",
-            batch(&queue, "p", &["beside"])
+        s[1].run(&format!(
+            "BEGIN; SELECT queen.pop('{queue}', 'g', 10, auto_ack => true, subscription_mode => '{mode}')"
         ))
         .await;
+        s[2].run(&format!("BEGIN; SELECT queen.push_batch({})", batch(&queue, "p", &["beside"]))).await;
         s[1].run("COMMIT").await;
-        assert_eq!(
-            drain(&s[0], &queue, "g").await.len(),
-            0,
-            "{mode}: nothing yet"
-        );
+        assert_eq!(drain(&s[0], &queue, "g").await.len(), 0, "{mode}: nothing yet");
         s[2].run("COMMIT").await;
         assert_eq!(drain(&s[0], &queue, "g").await, ["beside"], "{mode}");
     }
@@ -157,16 +137,8 @@ async fn first_contact_beside_an_append_to_an_old_partition_misses_nothing() {
 async fn a_seek_that_creates_the_group_beside_a_first_push_misses_nothing() {
     let s = sessions(3).await;
     s[0].append("q", "old", &["before"]).await;
-    s[2].run(&format!(
-        "BEGIN; SELECT queen.push_batch({})",
-        batch("q", "new", &["first"])
-    ))
-    .await;
-    assert_eq!(
-        s[1].number("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
-            .await,
-        1
-    );
+    s[2].run(&format!("BEGIN; SELECT queen.push_batch({})", batch("q", "new", &["first"]))).await;
+    assert_eq!(s[1].number("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await, 1);
     assert_eq!(drain(&s[0], "q", "g").await, ["before"]);
     s[2].run("COMMIT").await;
     assert_eq!(drain(&s[0], "q", "g").await, ["first"]);
@@ -181,17 +153,11 @@ async fn housekeeping_keeps_the_hints_of_a_registration_that_is_still_open() {
     let s = sessions(3).await;
     s[0].append("q", "p", &["before"]).await;
     s[1].run("BEGIN").await;
-    let got = s[1]
-        .pop("'q', 'g', 10, auto_ack => true, subscription_mode => 'all'")
-        .await;
+    let got = s[1].pop("'q', 'g', 10, auto_ack => true, subscription_mode => 'all'").await;
     assert_eq!(got.len(), 1);
     s[0].append("q", "p", &["first"]).await;
     s[0].append("q", "new", &["second"]).await;
-    assert_eq!(
-        s[2].number("SELECT (queen.maintain()->>'orphansRemoved')::int")
-            .await,
-        0
-    );
+    assert_eq!(s[2].number("SELECT (queen.maintain()->>'orphansRemoved')::int").await, 0);
     s[1].run("COMMIT").await;
     assert_eq!(drain(&s[0], "q", "g").await, ["first", "second"]);
 }
@@ -200,15 +166,10 @@ async fn housekeeping_keeps_the_hints_of_a_registration_that_is_still_open() {
 async fn housekeeping_removes_the_hints_of_a_registration_that_was_rolled_back() {
     let s = sessions(2).await;
     s[0].append("q", "p", &["before"]).await;
-    s[1].run("BEGIN; SELECT queen.pop('q', 'g', 10, auto_ack => true, subscription_mode => 'all')")
-        .await;
+    s[1].run("BEGIN; SELECT queen.pop('q', 'g', 10, auto_ack => true, subscription_mode => 'all')").await;
     s[0].append("q", "p", &["first"]).await;
     s[1].run("ROLLBACK").await;
-    assert_eq!(
-        s[0].number("SELECT (queen.maintain()->>'orphansRemoved')::int")
-            .await,
-        1
-    );
+    assert_eq!(s[0].number("SELECT (queen.maintain()->>'orphansRemoved')::int").await, 1);
     assert_eq!(s[0].number("SELECT count(*) FROM queen.ready").await, 0);
 }
 
@@ -223,9 +184,7 @@ async fn a_crowd_of_producers_and_consumers_delivers_everything_once_to_each_gro
     let db = cluster.fresh_database().await;
     let first = Session::open(cluster, &db).await;
     for group in &GROUPS[..2] {
-        first
-            .pop(&format!("'q', '{group}', subscription_mode => 'all'"))
-            .await;
+        first.pop(&format!("'q', '{group}', subscription_mode => 'all'")).await;
     }
     let done = Arc::new(AtomicBool::new(false));
     let pushed = Arc::new(AtomicUsize::new(0));
@@ -310,7 +269,9 @@ async fn a_crowd_of_producers_and_consumers_delivers_everything_once_to_each_gro
             for i in 0..EACH {
                 let (one, two) = (random.below(PARTITIONS), random.below(PARTITIONS));
                 let id = format!("{n}-{i}");
-                let deferred = format!("SELECT queen.push('q', '0', 'p{one}', '{id}a'); SELECT queen.push('q', '0', 'p{two}', '{id}b')");
+                let deferred = format!(
+                    "SELECT queen.push('q', '0', 'p{one}', '{id}a'); SELECT queen.push('q', '0', 'p{two}', '{id}b')"
+                );
                 match random.below(4) {
                     0 => session.run(&format!("BEGIN; {deferred}; ROLLBACK; BEGIN; {deferred}; COMMIT")).await,
                     1 => {
@@ -330,10 +291,7 @@ async fn a_crowd_of_producers_and_consumers_delivers_everything_once_to_each_gro
 
     let mut completed: HashMap<&str, Vec<(String, i64, String)>> = HashMap::new();
     for (group, consumer) in consumers {
-        completed
-            .entry(group)
-            .or_default()
-            .extend(consumer.await.expect("a consumer"));
+        completed.entry(group).or_default().extend(consumer.await.expect("a consumer"));
     }
     let mut expected: Vec<(String, i64, String)> = Vec::new();
     for (partition, ids) in first.stored("q").await {
@@ -347,25 +305,15 @@ async fn a_crowd_of_producers_and_consumers_delivers_everything_once_to_each_gro
         // What a consumer gave back in the last moment is found by a pop of any partition.
         let mut all = completed.remove(group).unwrap_or_default();
         loop {
-            let got = first
-                .pop(&format!(
-                    "'q', '{group}', 100, max_partitions => 0, auto_ack => true"
-                ))
-                .await;
+            let got = first.pop(&format!("'q', '{group}', 100, max_partitions => 0, auto_ack => true")).await;
             if got.is_empty() {
                 break;
             }
-            all.extend(
-                got.into_iter()
-                    .map(|m| (m.partition, m.offset, m.transaction_id)),
-            );
+            all.extend(got.into_iter().map(|m| (m.partition, m.offset, m.transaction_id)));
         }
         all.sort();
         assert_eq!(all.len(), expected.len(), "group {group}");
-        assert!(
-            all == expected,
-            "group {group}: something came twice, and something not at all"
-        );
+        assert!(all == expected, "group {group}: something came twice, and something not at all");
     }
     assert_eq!(first.rows("SELECT * FROM queen.verify()").await.len(), 0);
 }
