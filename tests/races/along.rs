@@ -23,9 +23,7 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
     let db = cluster.fresh_database().await;
     let admin = Session::open(cluster, &db).await;
     admin.append("q", "Default", &["first"]).await;
-    admin
-        .pop("'q', 'g', auto_ack => true, subscription_mode => 'all'")
-        .await;
+    admin.pop("'q', 'g', auto_ack => true, subscription_mode => 'all'").await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut producers = Vec::new();
     for n in 0..PRODUCERS {
@@ -46,7 +44,9 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
                     // Now and then one that cannot go along, so that there is somebody to wait for.
                     let push = match i % 7 {
                         0 => format!("BEGIN; SELECT queen.push('q', '\"{name}\"'); SELECT queen.flush(); COMMIT"),
-                        3 => format!("BEGIN; SELECT queen.push('q', '\"{name}\"'); SELECT queen.push('q', '1', 'other'); COMMIT"),
+                        3 => format!(
+                            "BEGIN; SELECT queen.push('q', '\"{name}\"'); SELECT queen.push('q', '1', 'other'); COMMIT"
+                        ),
                         _ => format!("SELECT queen.push('q', '\"{name}\"')"),
                     };
                     match session.try_rows(&push).await {
@@ -89,37 +89,21 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
     let distinct: HashSet<&String> = there.iter().collect();
     assert_eq!(distinct.len(), there.len(), "a message is stored twice");
     for name in &stored {
-        assert!(
-            distinct.contains(name),
-            "the push of {name} had returned, and it is not there"
-        );
+        assert!(distinct.contains(name), "the push of {name} had returned, and it is not there");
     }
     for name in &cancelled {
-        assert!(
-            !distinct.contains(name),
-            "the push of {name} was cancelled, and it is there"
-        );
+        assert!(!distinct.contains(name), "the push of {name} was cancelled, and it is there");
     }
     assert!(stored.len() > 500, "hardly any push: {}", stored.len());
     if disturb == "pg_cancel_backend" {
-        assert!(
-            cancelled.len() > 20,
-            "hardly any was cancelled: {}",
-            cancelled.len()
-        );
+        assert!(cancelled.len() > 20, "hardly any was cancelled: {}", cancelled.len());
     }
     assert_eq!(admin.rows("SELECT * FROM queen.verify()").await.len(), 0);
-    assert!(
-        admin.number("SELECT max(frames) FROM queen.segment").await > 1,
-        "no push went along with another"
-    );
+    assert!(admin.number("SELECT max(frames) FROM queen.segment").await > 1, "no push went along with another");
     // Nobody has overlooked a message.
     let pending = there.len() as i64 - 1;
     let got = admin.pop("'q', 'g', 1000000, auto_ack => true").await;
-    assert_eq!(
-        got.iter().filter(|m| m.partition == "Default").count() as i64,
-        pending
-    );
+    assert_eq!(got.iter().filter(|m| m.partition == "Default").count() as i64, pending);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,9 +131,7 @@ async fn a_push_can_be_cancelled_whatever_the_session_waits_for_that_appends() {
     for _ in 0..5 {
         s.push(Session::open(cluster, &db).await);
     }
-    let [first, second, both, lone, observer] = s.as_slice() else {
-        panic!("five sessions")
-    };
+    let [first, second, both, lone, observer] = s.as_slice() else { panic!("five sessions") };
     for lane in ["a", "b"] {
         observer.append("q", lane, &["before"]).await;
     }
@@ -169,9 +151,7 @@ async fn a_push_can_be_cancelled_whatever_the_session_waits_for_that_appends() {
             .await;
         assert!(waits, "for lane a");
         let pushed = lone.start("SELECT queen.push('q', '\"lone\"', 'a')");
-        let waits_for = |waiter: i32, holder: i32| {
-            format!("SELECT ({holder} = ANY (pg_blocking_pids({waiter})))::int")
-        };
+        let waits_for = |waiter: i32, holder: i32| format!("SELECT ({holder} = ANY (pg_blocking_pids({waiter})))::int");
         let begun = Instant::now();
         let offers = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE pid = {} AND wait_event IS NOT NULL AND wait_event <> 'ClientRead'",
@@ -184,9 +164,7 @@ async fn a_push_can_be_cancelled_whatever_the_session_waits_for_that_appends() {
         while observer.number(&waits_for(both.pid, second.pid)).await == 0 {
             assert!(begun.elapsed() < PATIENCE, "nobody waits for lane b");
         }
-        observer
-            .run(&format!("SELECT pg_cancel_backend({})", lone.pid))
-            .await;
+        observer.run(&format!("SELECT pg_cancel_backend({})", lone.pid)).await;
         let begun = Instant::now();
         while !pushed.is_finished() && begun.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(1)).await;

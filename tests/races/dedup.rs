@@ -15,10 +15,7 @@ async fn sessions(n: usize) -> Vec<Session> {
 }
 
 fn push_batch(id: &str) -> String {
-    format!(
-        "SELECT status, message_id FROM queen.push_batch({})",
-        batch("q", "Default", &[id])
-    )
+    format!("SELECT status, message_id FROM queen.push_batch({})", batch("q", "Default", &[id]))
 }
 
 fn text(row: &[Option<String>], column: usize) -> &str {
@@ -32,10 +29,7 @@ async fn second_after(end: &str) -> (Session, Vec<Option<String>>, Vec<Option<St
     s[1].run("BEGIN").await;
     let first = s[1].rows(&push_batch("same")).await.remove(0);
     let (second, waits) = s[2].start_and_watch(&s[0], &push_batch("same")).await;
-    assert!(
-        waits,
-        "whether it is a duplicate is known when the first push has ended"
-    );
+    assert!(waits, "whether it is a duplicate is known when the first push has ended");
     s[1].run(end).await;
     let second = second.end().await.remove(0);
     (s[0].clone(), first, second)
@@ -87,17 +81,12 @@ async fn the_first_push_of_a_lane_is_exact_too() {
 async fn pushes_that_land_at_commit_drop_the_later_duplicate_and_count_it() {
     let s = sessions(3).await;
     for a in [&s[1], &s[2]] {
-        a.run("BEGIN; SELECT queen.push('q', '{}', transaction_id => 'same')")
-            .await;
+        a.run("BEGIN; SELECT queen.push('q', '{}', transaction_id => 'same')").await;
     }
     s[2].run("COMMIT").await;
     s[1].run("COMMIT").await;
     assert_eq!(s[0].stored("q").await["Default"], ["same"]);
-    assert_eq!(
-        s[0].number("SELECT sum(pushes) FROM queen.dropped_duplicate")
-            .await,
-        1
-    );
+    assert_eq!(s[0].number("SELECT sum(pushes) FROM queen.dropped_duplicate").await, 1);
 }
 
 async fn everybody_pushes_the_same(isolation: &str) {
@@ -106,11 +95,7 @@ async fn everybody_pushes_the_same(isolation: &str) {
     let mut tasks = Vec::new();
     for (n, session) in s[1..].iter().enumerate() {
         let (session, mut ids) = (session.clone(), ids.clone());
-        session
-            .run(&format!(
-                "SET default_transaction_isolation = '{isolation}'"
-            ))
-            .await;
+        session.run(&format!("SET default_transaction_isolation = '{isolation}'")).await;
         // Orders of their own, some from the back.
         ids.rotate_left(n * 7);
         if n % 2 == 1 {
@@ -120,22 +105,8 @@ async fn everybody_pushes_the_same(isolation: &str) {
             let mut queued = 0;
             for (i, id) in ids.iter().enumerate() {
                 match (n + i) % 3 {
-                    0 => {
-                        session
-                            .run(&format!(
-                                "SELECT queen.push('q', '{{}}', transaction_id => '{id}')"
-                            ))
-                            .await
-                    }
-                    1 => {
-                        session
-                            .run(&format!(
-                                "BEGIN; {}; ROLLBACK; {}",
-                                push_batch(id),
-                                push_batch(id)
-                            ))
-                            .await
-                    }
+                    0 => session.run(&format!("SELECT queen.push('q', '{{}}', transaction_id => '{id}')")).await,
+                    1 => session.run(&format!("BEGIN; {}; ROLLBACK; {}", push_batch(id), push_batch(id))).await,
                     _ => queued += session.one(&push_batch(id)).await.eq("queued") as usize,
                 }
             }

@@ -6,34 +6,19 @@ use queen_tests::shared_cluster;
 
 /// Ways to be done with the lane's only message, of which the group holds a lease.
 const SETTLE: &[(&str, &str)] = &[
-    (
-        "ack",
-        "SELECT queen.ack('{partition}', 'one', 'completed', 'g', '{lease}')",
-    ),
-    (
-        "ack without lease id",
-        "SELECT queen.ack('{partition}', 'one', consumer_group => 'g')",
-    ),
+    ("ack", "SELECT queen.ack('{partition}', 'one', 'completed', 'g', '{lease}')"),
+    ("ack without lease id", "SELECT queen.ack('{partition}', 'one', consumer_group => 'g')"),
     ("ack_lease", "SELECT queen.ack_lease('{lease}')"),
     (
         "ack_batch",
         r#"SELECT queen.ack_batch('[{"transactionId": "one", "partitionId": "{partition}", "leaseId": "{lease}"}]', 'g')"#,
     ),
-    (
-        "dead letter",
-        "SELECT queen.nack('{lease}', 'one', 'no', 'dlq')",
-    ),
+    ("dead letter", "SELECT queen.nack('{lease}', 'one', 'no', 'dlq')"),
     ("nack", "SELECT queen.nack('{lease}', 'one', 'no')"),
     ("release", "SELECT queen.release('{lease}')"),
     ("seek", "SELECT queen.seek('{queue}', 'g', to_end => true)"),
-    (
-        "seek of the partition",
-        "SELECT queen.seek('{queue}', 'g', to_end => true, partition => 'Default')",
-    ),
-    (
-        "pop auto_ack",
-        "SELECT queen.release('{lease}'); SELECT queen.pop('{queue}', 'g', 10, auto_ack => true)",
-    ),
+    ("seek of the partition", "SELECT queen.seek('{queue}', 'g', to_end => true, partition => 'Default')"),
+    ("pop auto_ack", "SELECT queen.release('{lease}'); SELECT queen.pop('{queue}', 'g', 10, auto_ack => true)"),
     (
         "pop of the partition, auto_ack",
         "SELECT queen.release('{lease}'); SELECT queen.pop('{queue}', 'g', 10, 'Default', auto_ack => true)",
@@ -42,14 +27,8 @@ const SETTLE: &[(&str, &str)] = &[
 
 /// Ways to append, in a transaction.
 const APPEND: &[(&str, &str)] = &[
-    (
-        "push_batch",
-        r#"SELECT queen.push_batch('[{"queue": "{queue}", "payload": 2, "transactionId": "two"}]')"#,
-    ),
-    (
-        "flush",
-        "SELECT queen.push('{queue}', '2', transaction_id => 'two'); SELECT queen.flush()",
-    ),
+    ("push_batch", r#"SELECT queen.push_batch('[{"queue": "{queue}", "payload": 2, "transactionId": "two"}]')"#),
+    ("flush", "SELECT queen.push('{queue}', '2', transaction_id => 'two'); SELECT queen.flush()"),
 ];
 
 struct Sessions {
@@ -68,38 +47,22 @@ impl Sessions {
             session.run("SET statement_timeout = '10s'").await;
             session
         };
-        Self {
-            settler: session().await,
-            pusher: session().await,
-            consumer: session().await,
-        }
+        Self { settler: session().await, pusher: session().await, consumer: session().await }
     }
 
     /// A registered group with the lane's only message under lease; answers the placeholders' values.
     async fn begin(&self, queue: &str) -> [(&'static str, String); 3] {
         self.pusher.append(queue, "Default", &["one"]).await;
-        let got = self
-            .settler
-            .pop(&format!(
-                "'{queue}', 'g', 10, subscription_mode => 'all', lease_seconds => 3600"
-            ))
-            .await;
+        let got =
+            self.settler.pop(&format!("'{queue}', 'g', 10, subscription_mode => 'all', lease_seconds => 3600")).await;
         let lease = got[0].lease.clone().expect("a lease");
-        [
-            ("{lease}", lease),
-            ("{partition}", got[0].partition_id.clone()),
-            ("{queue}", queue.to_owned()),
-        ]
+        [("{lease}", lease), ("{partition}", got[0].partition_id.clone()), ("{queue}", queue.to_owned())]
     }
 
     /// Everything that is stored and not done is found by pops of any partition, and so is what comes next.
     async fn nothing_is_stuck(&self, queue: &str, story: &str) {
         let c = &self.consumer;
-        let last = c
-            .number(&format!(
-                "SELECT last_offset FROM queen.partitions WHERE queue = '{queue}'"
-            ))
-            .await;
+        let last = c.number(&format!("SELECT last_offset FROM queen.partitions WHERE queue = '{queue}'")).await;
         let state = c
             .rows(&format!(
                 "SELECT c.committed, c.lease_id IS NULL FROM queen.cursor c JOIN queen.subscription s USING (gid)
@@ -113,18 +76,10 @@ impl Sessions {
                          JOIN queen.queue q USING (qid) WHERE lease_id IS NOT NULL AND q.name = ";
             c.run(&format!("{sql}'{queue}'")).await;
         }
-        let committed: i64 = state[0]
-            .as_deref()
-            .expect("committed")
-            .parse()
-            .expect("committed");
+        let committed: i64 = state[0].as_deref().expect("committed").parse().expect("committed");
         let mut found = Vec::new();
         loop {
-            let got = c
-                .pop(&format!(
-                    "'{queue}', 'g', 10, max_partitions => 0, auto_ack => true"
-                ))
-                .await;
+            let got = c.pop(&format!("'{queue}', 'g', 10, max_partitions => 0, auto_ack => true")).await;
             if got.is_empty() {
                 break;
             }
@@ -132,9 +87,7 @@ impl Sessions {
         }
         assert_eq!(found, (committed + 1..=last).collect::<Vec<_>>(), "{story}");
         self.pusher.append(queue, "Default", &["next"]).await;
-        let got = c
-            .pop(&format!("'{queue}', 'g', 10, auto_ack => true"))
-            .await;
+        let got = c.pop(&format!("'{queue}', 'g', 10, auto_ack => true")).await;
         assert_eq!(got.len(), 1, "{story}: the next message is not found");
     }
 }
@@ -152,9 +105,7 @@ async fn beside(append: (&str, &str)) {
             let queue = format!("q{n}");
             let values = sessions.begin(&queue).await;
             let filled = |sql: &str| {
-                let sql = values.iter().fold(sql.to_owned(), |sql, (name, value)| {
-                    sql.replace(name, value)
-                });
+                let sql = values.iter().fold(sql.to_owned(), |sql, (name, value)| sql.replace(name, value));
                 format!("BEGIN; {sql}")
             };
             let story = format!(
@@ -162,11 +113,7 @@ async fn beside(append: (&str, &str)) {
                 settle.0,
                 append.0,
                 if settle_begins { "settling" } else { "append" },
-                if settle_ends_first {
-                    "settling"
-                } else {
-                    "append"
-                },
+                if settle_ends_first { "settling" } else { "append" },
             );
             let (settler, pusher) = (&sessions.settler, &sessions.pusher);
             if settle_begins {

@@ -58,10 +58,8 @@ async fn nobody_waits_for(begin: &str, meanwhile: &str) {
     let db = cluster.fresh_database().await;
     let a = Session::open(cluster, &db).await;
     a.append("orders", "Default", &["first", "second"]).await;
-    a.run("SELECT count(*) FROM queen.pop('orders', 'workers', subscription_mode => 'all', lease_seconds => 1)")
-        .await;
-    a.run("SELECT queen.seek('orders', 'workers', to_timestamp => '-infinity')")
-        .await;
+    a.run("SELECT count(*) FROM queen.pop('orders', 'workers', subscription_mode => 'all', lease_seconds => 1)").await;
+    a.run("SELECT queen.seek('orders', 'workers', to_timestamp => '-infinity')").await;
 
     let mut others = Vec::new();
     for _ in 0..4 {
@@ -85,18 +83,14 @@ async fn nobody_waits_for(begin: &str, meanwhile: &str) {
             );
         }
     }
-    a.run("SELECT queen.push('orders', '\"last\"', transaction_id => 'last')")
-        .await;
+    a.run("SELECT queen.push('orders', '\"last\"', transaction_id => 'last')").await;
     a.run("COMMIT").await;
     // It was really open, and lands last.
     let stored = a.stored("orders").await;
     assert_eq!(stored["Default"].last().map(String::as_str), Some("last"));
     let held = stored["Default"].iter().filter(|t| *t == "held").count();
     assert_eq!(held, 1, "the push of the open transaction is there once");
-    assert_eq!(
-        a.rows("SELECT * FROM queen.verify()").await,
-        Vec::<Vec<_>>::new()
-    );
+    assert_eq!(a.rows("SELECT * FROM queen.verify()").await, Vec::<Vec<_>>::new());
 }
 
 const PUSH: &str = "SELECT queen.push('orders', '\"held\"', transaction_id => 'held')";
@@ -151,8 +145,7 @@ async fn a_row_trigger_that_pushes_during_a_large_insert_makes_one_segment_a_par
          CREATE TRIGGER tell AFTER INSERT ON line FOR EACH ROW EXECUTE FUNCTION tell()",
     )
     .await;
-    a.run("INSERT INTO line SELECT i, i % 4 FROM generate_series(1, 10000) i")
-        .await;
+    a.run("INSERT INTO line SELECT i, i % 4 FROM generate_series(1, 10000) i").await;
     let expected: Vec<_> = (0..4).map(|c| (format!("c{c}"), 1, 2500)).collect();
     assert_eq!(segments(&a, "lines").await, expected);
     // In the order of the rows.

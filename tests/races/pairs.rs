@@ -10,25 +10,16 @@ use std::path::Path;
 
 /// `{who}` is the session's letter: what the two push differs.
 const VERBS: &[(&str, &str)] = &[
-    (
-        "push",
-        "SELECT queen.push('{q}', '0', 'lane', '{who} push')",
-    ),
+    ("push", "SELECT queen.push('{q}', '0', 'lane', '{who} push')"),
     (
         "push_batch",
         r#"SELECT queen.push_batch('[{"queue": "{q}", "partition": "other", "payload": 0, "transactionId": "{who} batch"},
                                      {"queue": "{q}", "partition": "lane", "payload": 0, "transactionId": "{who} batch"}]')"#,
     ),
-    (
-        "flush",
-        "SELECT queen.push('{q}', '0', 'lane', '{who} flush'); SELECT queen.flush()",
-    ),
+    ("flush", "SELECT queen.push('{q}', '0', 'lane', '{who} flush'); SELECT queen.flush()"),
     ("pop named", "SELECT queen.pop('{q}', 'g', 5, 'other')"),
     ("pop any", "SELECT queen.pop('{q}', 'g', 5)"),
-    (
-        "ack",
-        "SELECT queen.ack('{lane}', 'm0', 'completed', 'g', '{lease}')",
-    ),
+    ("ack", "SELECT queen.ack('{lane}', 'm0', 'completed', 'g', '{lease}')"),
     (
         "ack_batch",
         r#"SELECT queen.ack_batch('[{"transactionId": "m0", "partitionId": "{lane}", "leaseId": "{lease}"},
@@ -38,26 +29,17 @@ const VERBS: &[(&str, &str)] = &[
     ("nack", "SELECT queen.nack('{lease}', 'm0', 'no')"),
     ("release", "SELECT queen.release('{lease}')"),
     ("renew_lease", "SELECT queen.renew_lease('{lease}', 7200)"),
-    (
-        "seek",
-        "SELECT queen.seek('{q}', 'g', to_timestamp => '-infinity')",
-    ),
+    ("seek", "SELECT queen.seek('{q}', 'g', to_timestamp => '-infinity')"),
     ("maintain", "SELECT queen.maintain()"),
     ("drop_queue", "SELECT queen.drop_queue('{q}')"),
     ("dlq_move_v1", "SELECT queen.dlq_move_v1('{dead}')"),
-    (
-        "configure",
-        r#"SELECT queen.configure('{q}', '{"retryLimit": 5}')"#,
-    ),
+    ("configure", r#"SELECT queen.configure('{q}', '{"retryLimit": 5}')"#),
     (
         "transaction",
         r#"SELECT queen.transaction('[{"type": "push", "queue": "{q}", "partition": "lane", "payload": 0, "transactionId": "{who} bundle"},
                                       {"type": "ack", "transactionId": "m0", "partitionId": "{lane}", "leaseId": "{lease}", "consumerGroup": "g"}]')"#,
     ),
-    (
-        "ack and push",
-        "SELECT queen.ack_lease('{lease}'); SELECT queen.push('{q}', '0', 'lane', '{who} result')",
-    ),
+    ("ack and push", "SELECT queen.ack_lease('{lease}'); SELECT queen.push('{q}', '0', 'lane', '{who} result')"),
     (
         "pop, ack and push",
         "DO $$ DECLARE m queen.message; BEGIN
@@ -71,23 +53,13 @@ const VERBS: &[(&str, &str)] = &[
 
 /// A queue with a leased batch, a pending message, a dead letter, and a group `h` that is done with everything.
 async fn set_up(s: &Session, q: &str) -> Vec<(&'static str, String)> {
-    s.run(&format!(
-        r#"SELECT queen.configure('{q}', '{{"maxWaitTimeSeconds": 3600}}')"#
-    ))
-    .await;
+    s.run(&format!(r#"SELECT queen.configure('{q}', '{{"maxWaitTimeSeconds": 3600}}')"#)).await;
     for group in ["g", "h"] {
-        s.run(&format!(
-            "SELECT queen.pop('{q}', '{group}', subscription_mode => 'all')"
-        ))
-        .await;
+        s.run(&format!("SELECT queen.pop('{q}', '{group}', subscription_mode => 'all')")).await;
     }
     s.append(q, "dead", &["d0"]).await;
     let got = s.pop(&format!("'{q}', 'g'")).await;
-    s.run(&format!(
-        "SELECT queen.nack('{}', 'd0', 'no', 'dlq')",
-        got[0].lease.as_deref().expect("a lease")
-    ))
-    .await;
+    s.run(&format!("SELECT queen.nack('{}', 'd0', 'no', 'dlq')", got[0].lease.as_deref().expect("a lease"))).await;
     // Old enough for maintain() to remove it.
     s.run(&format!(
         "UPDATE queen.segment SET created_at = created_at - interval '2 hours'
@@ -95,31 +67,21 @@ async fn set_up(s: &Session, q: &str) -> Vec<(&'static str, String)> {
     ))
     .await;
     s.append(q, "lane", &["m0", "m1", "m2"]).await;
-    let got = s
-        .pop(&format!("'{q}', 'g', 2, lease_seconds => 3600"))
-        .await;
+    let got = s.pop(&format!("'{q}', 'g', 2, lease_seconds => 3600")).await;
     assert_eq!(got.len(), 2);
     s.append(q, "other", &["o0"]).await;
-    s.run(&format!(
-        "SELECT queen.pop('{q}', 'h', 100, max_partitions => 0, auto_ack => true)"
-    ))
-    .await;
+    s.run(&format!("SELECT queen.pop('{q}', 'h', 100, max_partitions => 0, auto_ack => true)")).await;
     vec![
         ("{q}", q.to_owned()),
         ("{lane}", got[0].partition_id.clone()),
         ("{lease}", got[0].lease.clone().expect("a lease")),
-        (
-            "{dead}",
-            s.one(&format!("SELECT id FROM queen.dlq('{q}')")).await,
-        ),
+        ("{dead}", s.one(&format!("SELECT id FROM queen.dlq('{q}')")).await),
     ]
 }
 
 fn fill(sql: &str, values: &[(&str, String)], who: &str) -> String {
     let sql = sql.replace("{who}", who);
-    values
-        .iter()
-        .fold(sql, |sql, (name, value)| sql.replace(name, value))
+    values.iter().fold(sql, |sql, (name, value)| sql.replace(name, value))
 }
 
 /// What the calls of these sessions have pushed, as far as they succeeded and counted.
@@ -133,9 +95,7 @@ fn pushed(name: &str, who: &str) -> Vec<String> {
         "pop, ack and push" => &[("lane", "answer")],
         _ => &[],
     };
-    ids.iter()
-        .map(|(lane, id)| format!("{lane}: {who} {id}"))
-        .collect()
+    ids.iter().map(|(lane, id)| format!("{lane}: {who} {id}")).collect()
 }
 
 /// What the group gets from pops of any partition, once nobody holds a lease.
@@ -175,27 +135,14 @@ async fn pending(s: &Session, q: &str, group: &str) -> BTreeSet<String> {
 }
 
 /// One pair; answers whether the second waited for the first.
-async fn pair(
-    s: &[Session],
-    n: usize,
-    first: (&str, &str),
-    second: (&str, &str),
-    end: &str,
-) -> Result<bool, String> {
-    let [a, b, observer] = s else {
-        panic!("three sessions")
-    };
+async fn pair(s: &[Session], n: usize, first: (&str, &str), second: (&str, &str), end: &str) -> Result<bool, String> {
+    let [a, b, observer] = s else { panic!("three sessions") };
     let q = format!("q{n}");
     let values = set_up(observer, &q).await;
-    let story = format!(
-        "{} in an open transaction, {} beside it, then {end}",
-        first.0, second.0
-    );
+    let story = format!("{} in an open transaction, {} beside it, then {end}", first.0, second.0);
     a.run("BEGIN").await;
     a.run(&fill(first.1, &values, "A")).await;
-    let (started, waits) = b
-        .start_and_watch(observer, &fill(second.1, &values, "B"))
-        .await;
+    let (started, waits) = b.start_and_watch(observer, &fill(second.1, &values, "B")).await;
     let ended = a.try_rows(end).await;
     let dropped = first.0 == "drop_queue" || second.0 == "drop_queue";
     for outcome in [ended, started.try_end().await] {
@@ -220,9 +167,7 @@ async fn pair(
         .collect();
     if !dropped {
         let mut expected: BTreeSet<String> =
-            ["dead: d0", "lane: m0", "lane: m1", "lane: m2", "other: o0"]
-                .map(str::to_owned)
-                .into();
+            ["dead: d0", "lane: m0", "lane: m1", "lane: m2", "other: o0"].map(str::to_owned).into();
         let mut optional = BTreeSet::new();
         if first.0 == "maintain" || second.0 == "maintain" {
             expected.remove("dead: d0");
@@ -239,11 +184,7 @@ async fn pair(
                 continue;
             }
             // A bundle fails as a whole when the other has settled its message; a consumer may find nothing to answer.
-            let to = if matches!(verb, "transaction" | "pop, ack and push") {
-                &mut optional
-            } else {
-                &mut expected
-            };
+            let to = if matches!(verb, "transaction" | "pop, ack and push") { &mut optional } else { &mut expected };
             to.extend(pushed(verb, who));
             if verb == "dlq_move_v1" {
                 expected.insert(format!("dead: dlq:{}", values[3].1));
@@ -255,24 +196,14 @@ async fn pair(
     }
     for group in ["g", "h"] {
         let wanted = pending(observer, &q, group).await;
-        assert_eq!(
-            drained(observer, &q, group).await,
-            wanted,
-            "{story}: group {group}"
-        );
+        assert_eq!(drained(observer, &q, group).await, wanted, "{story}: group {group}");
     }
     observer.append(&q, "lane", &["next"]).await;
     for group in ["g", "h"] {
-        assert_eq!(
-            drained(observer, &q, group).await.len(),
-            1,
-            "{story}: group {group}, next message"
-        );
+        assert_eq!(drained(observer, &q, group).await.len(), 1, "{story}: group {group}, next message");
     }
     // maintain() goes through all queues: leave none.
-    observer
-        .run(&format!("SELECT queen.drop_queue('{q}')"))
-        .await;
+    observer.run(&format!("SELECT queen.drop_queue('{q}')")).await;
     Ok(waits)
 }
 
@@ -306,13 +237,10 @@ async fn every_pair(end: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_pair_of_verbs_when_the_first_commits() {
     let waiting = every_pair("COMMIT").await;
-    let mut text = String::from(
-        "An open transaction has done the first; whoever does one of the others waits for its end.\n\n",
-    );
+    let mut text =
+        String::from("An open transaction has done the first; whoever does one of the others waits for its end.\n\n");
     for (first, _) in VERBS {
-        let seconds = waiting
-            .get(first)
-            .map_or_else(|| "-".to_owned(), |s| s.join(", "));
+        let seconds = waiting.get(first).map_or_else(|| "-".to_owned(), |s| s.join(", "));
         text.push_str(&format!("{first:18} {seconds}\n"));
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("races/pairs.out");
@@ -329,20 +257,11 @@ async fn every_pair_of_verbs_when_the_first_rolls_back() {
 async fn two_configures_at_once_keep_both_changes() {
     let cluster = shared_cluster();
     let db = cluster.fresh_database().await;
-    let (a, b) = (
-        Session::open(cluster, &db).await,
-        Session::open(cluster, &db).await,
-    );
+    let (a, b) = (Session::open(cluster, &db).await, Session::open(cluster, &db).await);
     let observer = Session::open(cluster, &db).await;
     a.run("SELECT queen.configure('q')").await;
-    a.run(r#"BEGIN; SELECT queen.configure('q', '{"retryLimit": 7}')"#)
-        .await;
-    let (second, waits) = b
-        .start_and_watch(
-            &observer,
-            r#"SELECT queen.configure('q', '{"leaseTime": 77}')"#,
-        )
-        .await;
+    a.run(r#"BEGIN; SELECT queen.configure('q', '{"retryLimit": 7}')"#).await;
+    let (second, waits) = b.start_and_watch(&observer, r#"SELECT queen.configure('q', '{"leaseTime": 77}')"#).await;
     assert!(waits);
     a.run("COMMIT").await;
     second.end().await;
@@ -350,4 +269,23 @@ async fn two_configures_at_once_keep_both_changes() {
         .one("SELECT concat_ws(' ', options->>'retryLimit', options->>'leaseTime') FROM queen.queues WHERE queue = 'q'")
         .await;
     assert_eq!(options, "7 77");
+}
+
+/// It would leave what others have stored since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drop_under_an_old_snapshot_is_refused_and_drops_nothing() {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let (a, b) = (Session::open(cluster, &db).await, Session::open(cluster, &db).await);
+    set_up(&b, "q").await;
+    for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+        a.run(&format!("BEGIN ISOLATION LEVEL {isolation}; SELECT 1")).await;
+        b.append("q", isolation, &["later"]).await;
+        let error = a.try_rows("SELECT queen.drop_queue('q')").await.expect_err("refused");
+        assert_eq!(sqlstate(&error), "22023");
+        a.run("ROLLBACK").await;
+    }
+    assert_eq!(b.stored("q").await.len(), 5);
+    a.run("SELECT queen.drop_queue('q')").await;
+    assert_eq!(b.number("SELECT count(*) FROM queen.segment").await, 0);
 }

@@ -21,10 +21,7 @@ async fn sessions() -> Vec<Session> {
         .map(|n| serde_json::json!({"queue": "q", "partition": format!("p{n}"), "payload": n, "transactionId": format!("t{n}")}))
         .collect();
     sessions[0]
-        .run(&format!(
-            "SELECT queen.push_batch('{}'); CREATE TABLE work (id text)",
-            serde_json::Value::Array(items)
-        ))
+        .run(&format!("SELECT queen.push_batch('{}'); CREATE TABLE work (id text)", serde_json::Value::Array(items)))
         .await;
     sessions
 }
@@ -32,11 +29,7 @@ async fn sessions() -> Vec<Session> {
 /// One message, its effect, and its ack; the transaction stays open.
 async fn take_and_stay(session: &Session, group: &str) -> String {
     session.run("BEGIN").await;
-    let got = session
-        .pop(&format!(
-            "'q', '{group}', subscription_mode => 'all', lease_seconds => 3600"
-        ))
-        .await;
+    let got = session.pop(&format!("'q', '{group}', subscription_mode => 'all', lease_seconds => 3600")).await;
     assert_eq!(got.len(), 1, "a message for the long transaction");
     session
         .run(&format!(
@@ -51,11 +44,7 @@ async fn take_and_stay(session: &Session, group: &str) -> String {
 async fn take_all(session: &Session, group: &str) -> Vec<String> {
     let mut found = Vec::new();
     loop {
-        let got = session
-            .pop(&format!(
-                "'q', '{group}', 3, max_partitions => 2, auto_ack => true"
-            ))
-            .await;
+        let got = session.pop(&format!("'q', '{group}', 3, max_partitions => 2, auto_ack => true")).await;
         if got.is_empty() {
             return found;
         }
@@ -67,16 +56,10 @@ async fn take_all(session: &Session, group: &str) -> Vec<String> {
 /// group still has to go through them.
 async fn others_get_the_rest(swept: bool, end: &str) {
     let s = sessions().await;
-    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
-        .await;
+    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await;
     if !swept {
-        s[0].run("SELECT queen.drop_consumer_group('g', 'q', delete_metadata => false)")
-            .await;
-        assert_eq!(
-            s[0].number("SELECT count(*) FROM queen.ready").await,
-            1,
-            "one sweep"
-        );
+        s[0].run("SELECT queen.drop_consumer_group('g', 'q', delete_metadata => false)").await;
+        assert_eq!(s[0].number("SELECT count(*) FROM queen.ready").await, 1, "one sweep");
     }
     let mine = take_and_stay(&s[1], "g").await;
     let second = take_and_stay(&s[2], "g").await;
@@ -84,15 +67,8 @@ async fn others_get_the_rest(swept: bool, end: &str) {
     let found = take_all(&s[3], "g").await;
     let mut all: HashSet<String> = found.iter().cloned().collect();
     assert_eq!(all.len(), found.len(), "twice");
-    assert!(
-        !all.contains(&mine) && !all.contains(&second),
-        "what others have in hand"
-    );
-    assert_eq!(
-        all.len(),
-        PARTITIONS - 2,
-        "the other partitions, beside two open transactions"
-    );
+    assert!(!all.contains(&mine) && !all.contains(&second), "what others have in hand");
+    assert_eq!(all.len(), PARTITIONS - 2, "the other partitions, beside two open transactions");
     s[1].run(end).await;
     s[2].run("COMMIT").await;
     let rest = take_all(&s[3], "g").await;
@@ -132,8 +108,7 @@ async fn a_long_consumer_that_sweeps_and_rolls_back_gives_its_message_to_others(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_whose_backend_dies_gives_its_message_to_others() {
     let s = sessions().await;
-    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
-        .await;
+    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await;
     let mine = take_and_stay(&s[1], "g").await;
     assert_eq!(take_all(&s[3], "g").await.len(), PARTITIONS - 1);
     s[0].terminate(s[1].pid).await;
@@ -144,23 +119,13 @@ async fn a_consumer_whose_backend_dies_gives_its_message_to_others() {
 async fn a_pop_of_a_partition_that_somebody_has_in_hand_answers_nothing_at_once() {
     let s = sessions().await;
     s[1].run("BEGIN").await;
-    let got = s[1]
-        .pop("'q', 'g', 1, 'p3', subscription_mode => 'all'")
-        .await;
+    let got = s[1].pop("'q', 'g', 1, 'p3', subscription_mode => 'all'").await;
     assert_eq!(got.len(), 1);
     s[1].run("COMMIT; BEGIN").await;
-    s[1].run(&format!(
-        "SELECT queen.ack_lease('{}')",
-        got[0].lease.as_deref().expect("a lease")
-    ))
-    .await;
+    s[1].run(&format!("SELECT queen.ack_lease('{}')", got[0].lease.as_deref().expect("a lease"))).await;
     assert_eq!(s[2].pop("'q', 'g', 1, 'p3'").await, vec![]);
     s[1].run("ROLLBACK").await;
-    assert_eq!(
-        s[2].pop("'q', 'g', 1, 'p3'").await,
-        vec![],
-        "the lease lives on"
-    );
+    assert_eq!(s[2].pop("'q', 'g', 1, 'p3'").await, vec![], "the lease lives on");
 }
 
 /// A backend remembers below which time there are no hints for a group. It looked while its own transaction had used a
@@ -168,12 +133,8 @@ async fn a_pop_of_a_partition_that_somebody_has_in_hand_answers_nothing_at_once(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolled_back_pop_is_found_again_at_once_by_the_same_session() {
     let s = sessions().await;
-    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
-        .await;
-    let undo = [
-        ("BEGIN", "ROLLBACK"),
-        ("BEGIN; SAVEPOINT s", "ROLLBACK TO s; COMMIT"),
-    ];
+    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await;
+    let undo = [("BEGIN", "ROLLBACK"), ("BEGIN; SAVEPOINT s", "ROLLBACK TO s; COMMIT")];
     // Hints that are just being written are looked for further back: these are older.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     for (begin, end) in undo {

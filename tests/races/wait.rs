@@ -15,9 +15,7 @@ async fn sessions(n: usize) -> Vec<Session> {
         sessions.push(Session::open(cluster, &db).await);
     }
     sessions[0].append("q", "Default", &["old"]).await;
-    sessions[0]
-        .pop("'q', 'g', auto_ack => true, subscription_mode => 'all'")
-        .await;
+    sessions[0].pop("'q', 'g', auto_ack => true, subscription_mode => 'all'").await;
     sessions
 }
 
@@ -28,9 +26,7 @@ fn call(timeout: Duration) -> String {
 /// Comes back when the backend sleeps in `queen.wait`.
 async fn asleep(observer: &Session, pid: i32) {
     let begun = Instant::now();
-    let sql = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Extension'"
-    );
+    let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Extension'");
     while observer.number(&sql).await == 0 {
         assert!(begun.elapsed() < LONG / 2, "the waiter does not sleep");
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -48,11 +44,7 @@ async fn a_commit_wakes_every_waiter_long_before_its_timeout() {
     for waiter in [first, second] {
         assert_eq!(waiter.end().await, vec![vec![Some("t".to_owned())]]);
     }
-    assert!(
-        begun.elapsed() < LONG / 4,
-        "{:?} from the commit to the answers",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < LONG / 4, "{:?} from the commit to the answers", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,8 +109,7 @@ async fn a_waiter_can_be_cancelled_and_its_session_goes_on() {
     let s = sessions(2).await;
     let waiter = s[1].start(&call(LONG));
     asleep(&s[0], s[1].pid).await;
-    s[0].run(&format!("SELECT pg_cancel_backend({})", s[1].pid))
-        .await;
+    s[0].run(&format!("SELECT pg_cancel_backend({})", s[1].pid)).await;
     let error = waiter.try_end().await.expect_err("cancelled");
     assert_eq!(sqlstate(&error), "57014");
     s[0].append("q", "Default", &["new"]).await;

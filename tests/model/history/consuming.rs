@@ -7,10 +7,7 @@ impl History<'_> {
         let queue = self.queue();
         let group = self.group(&queue);
         let batch = 1 + self.random.below(6) as i64;
-        let known = self
-            .model
-            .groups
-            .contains_key(&(queue.clone(), group.to_owned()));
+        let known = self.model.groups.contains_key(&(queue.clone(), group.to_owned()));
         let pinned = (known && self.random.once_in(3)).then(|| *self.random.pick(&LANES));
         let cap = self.random.below(4);
         let auto_ack = self.random.once_in(5);
@@ -44,40 +41,18 @@ impl History<'_> {
                 self.wrong(&format!("a message of {lane}"));
             }
             let Some((first, available)) = self.model.available(&queue, group, &lane) else {
-                self.wrong(&format!(
-                    "{lane} has nothing for {group}, and got {messages:?}"
-                ));
+                self.wrong(&format!("{lane} has nothing for {group}, and got {messages:?}"));
             };
-            self.same(
-                "number of messages",
-                messages.len() as i64,
-                available.min(left),
-            );
+            self.same("number of messages", messages.len() as i64, available.min(left));
             let place = (queue.clone(), group.to_owned(), lane.clone());
             let lease = lease.as_deref().map(|l| (l, seconds.unwrap_or(500)));
-            let attempt = self
-                .model
-                .deliver(&place, first, messages.len() as i64, lease);
+            let attempt = self.model.deliver(&place, first, messages.len() as i64, lease);
             for (n, m) in messages.iter().enumerate() {
-                let stored =
-                    &self.model.lanes[&(queue.clone(), lane.clone())].messages[first as usize + n];
+                let stored = &self.model.lanes[&(queue.clone(), lane.clone())].messages[first as usize + n];
                 let payload = stored.payload.to_string();
-                let expected = (
-                    first + n as i64,
-                    &stored.id,
-                    &stored.message_id,
-                    &payload,
-                    attempt,
-                    lease.map(|l| l.0),
-                );
-                let actual = (
-                    m.offset,
-                    &m.transaction_id,
-                    &m.id,
-                    &m.payload,
-                    m.attempt,
-                    m.lease.as_deref(),
-                );
+                let expected =
+                    (first + n as i64, &stored.id, &stored.message_id, &payload, attempt, lease.map(|l| l.0));
+                let actual = (m.offset, &m.transaction_id, &m.id, &m.payload, m.attempt, m.lease.as_deref());
                 self.same("message", actual, expected);
             }
             left -= messages.len() as i64;
@@ -92,43 +67,45 @@ impl History<'_> {
             };
             for lane in lanes {
                 let missed = self.model.available(&queue, group, &lane);
-                self.same(
-                    &format!("what {group} did not find in {lane}"),
-                    None,
-                    missed,
-                );
+                self.same(&format!("what {group} did not find in {lane}"), None, missed);
             }
         }
         self.leases.extend(lease);
     }
 
     pub(super) fn some_place(&mut self) -> Option<Place> {
+        let held = self.leases.last().map(|l| self.model.holding(l)).unwrap_or_default();
+        if !held.is_empty() && self.random.once_in(2) {
+            return Some(self.random.pick(&held).clone());
+        }
         let places: Vec<&Place> = self.model.cursors.keys().collect();
         (!places.is_empty()).then(|| self.random.pick(&places).to_owned().clone())
     }
 
     pub(super) fn some_lease(&mut self) -> Option<String> {
-        // Rather one of late.
+        // Rather one of late, best the last.
+        if self.random.once_in(2) {
+            return self.leases.last().cloned();
+        }
         let recent = &self.leases[self.leases.len().saturating_sub(6)..];
         (!recent.is_empty()).then(|| self.random.pick(recent).clone())
     }
 
     pub(super) async fn partition_id(&mut self, queue: &str, lane: &str) -> String {
-        self.one(&format!(
-            "SELECT partition_id FROM queen.partitions WHERE queue = '{queue}' AND partition = '{lane}'"
-        ))
-        .await
+        self.one(&format!("SELECT partition_id FROM queen.partitions WHERE queue = '{queue}' AND partition = '{lane}'"))
+            .await
     }
 
     /// An id from around the place's batch, or an unknown one.
     pub(super) fn some_id(&mut self, place: &Place) -> String {
         let lane = &self.model.lanes[&(place.0.clone(), place.2.clone())];
         let cursor = &self.model.cursors[place];
-        let offset = cursor.committed + 1 - 2 + self.random.below(7) as i64;
-        match usize::try_from(offset)
-            .ok()
-            .and_then(|o| lane.messages.get(o))
-        {
+        let end = cursor.lease.as_ref().map(|l| l.end);
+        let offset = match end.filter(|_| self.random.once_in(3)) {
+            Some(end) => end,
+            None => cursor.committed + 1 - 2 + self.random.below(7) as i64,
+        };
+        match usize::try_from(offset).ok().and_then(|o| lane.messages.get(o)) {
             Some(m) => m.id.clone(),
             None => "unknown".to_owned(),
         }
@@ -138,10 +115,7 @@ impl History<'_> {
         let Some(place) = self.some_place() else {
             return;
         };
-        let current = self.model.cursors[&place]
-            .lease
-            .as_ref()
-            .map(|l| l.id.clone());
+        let current = self.model.cursors[&place].lease.as_ref().map(|l| l.id.clone());
         let lease = match self.random.below(8) {
             0..5 => current,
             5..7 => None,
@@ -185,10 +159,7 @@ impl History<'_> {
         let begins = match (error, expected.error) {
             (Some(error), Some(begin)) if error.starts_with(begin) => Some(begin),
             (None, None) => None,
-            _ => self.wrong(&format!(
-                "error\n  broker: {error:?}\n  model:  {:?}",
-                expected.error
-            )),
+            _ => self.wrong(&format!("error\n  broker: {error:?}\n  model:  {:?}", expected.error)),
         };
         let actual = Verdict {
             success: flag(0),
@@ -208,24 +179,18 @@ impl History<'_> {
         };
         match self.random.below(4) {
             0 => {
-                let answer = self
-                    .count(&format!("SELECT queen.release('{lease}')"))
-                    .await;
+                let answer = self.count(&format!("SELECT queen.release('{lease}')")).await;
                 let expected = self.model.release(&lease);
                 self.same("release", answer, expected);
             }
             1 => {
                 let seconds = *self.random.pick(&[500, 50_000]);
-                let answer = self
-                    .one(&format!("SELECT queen.renew_lease('{lease}', {seconds})"))
-                    .await;
+                let answer = self.one(&format!("SELECT queen.renew_lease('{lease}', {seconds})")).await;
                 let expected = self.model.renew(&lease, seconds);
                 self.same("renew_lease", !answer.is_empty(), expected);
             }
             _ => {
-                let answer = self
-                    .count(&format!("SELECT queen.ack_lease('{lease}')"))
-                    .await;
+                let answer = self.count(&format!("SELECT queen.ack_lease('{lease}')")).await;
                 let expected = self.model.ack_lease(&lease);
                 self.same("ack_lease", answer, expected);
             }
@@ -244,11 +209,8 @@ impl History<'_> {
                 self.some_id(&place)
             }
         };
-        let (status, word) = *self.random.pick(&[
-            (Status::Failed, "failed"),
-            (Status::Retry, "retry"),
-            (Status::Dlq, "dlq"),
-        ]);
+        let (status, word) =
+            *self.random.pick(&[(Status::Failed, "failed"), (Status::Retry, "retry"), (Status::Dlq, "dlq")]);
         let sql = format!(
             "SELECT success, error, lease_released, dlq, dropped, noop FROM queen.nack('{lease}', {}, 'no', '{word}')",
             quote(&id)
@@ -261,11 +223,7 @@ impl History<'_> {
                 session.run("SAVEPOINT ambiguous").await;
             }
             let error = session.try_rows(&sql).await.expect_err("ambiguous");
-            self.same(
-                "sqlstate",
-                &queen_tests::session::sqlstate(&error)[..2],
-                "QN",
-            );
+            self.same("sqlstate", &queen_tests::session::sqlstate(&error)[..2], "QN");
             if self.in_transaction {
                 session.run("ROLLBACK TO ambiguous").await;
             }

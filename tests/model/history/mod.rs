@@ -32,6 +32,7 @@ pub async fn run(cluster: &Cluster, db: &str, seed: u64) {
         leases: Vec::new(),
         number: 0,
         in_transaction: false,
+        old_snapshot: false,
         trace: Vec::new(),
     };
     history.begin().await;
@@ -56,6 +57,8 @@ struct History<'c> {
     leases: Vec<String>,
     number: u64,
     in_transaction: bool,
+    /// In a transaction whose snapshot is older than its last statement: administration is refused.
+    old_snapshot: bool,
     trace: Vec<String>,
 }
 
@@ -67,20 +70,13 @@ impl History<'_> {
     #[track_caller]
     fn wrong(&self, what: &str) -> ! {
         let from = self.trace.len().saturating_sub(60);
-        panic!(
-            "history {}, {}: {what}\n{}",
-            self.seed,
-            Location::caller(),
-            self.trace[from..].join("\n")
-        );
+        panic!("history {}, {}: {what}\n{}", self.seed, Location::caller(), self.trace[from..].join("\n"));
     }
 
     #[track_caller]
     fn same<T: PartialEq + std::fmt::Debug>(&self, what: &str, broker: T, model: T) {
         if broker != model {
-            self.wrong(&format!(
-                "{what}\n  broker: {broker:?}\n  model:  {model:?}"
-            ));
+            self.wrong(&format!("{what}\n  broker: {broker:?}\n  model:  {model:?}"));
         }
     }
 
@@ -100,16 +96,12 @@ impl History<'_> {
 
     async fn one(&mut self, sql: &str) -> String {
         let rows = self.call(sql).await;
-        rows.first()
-            .map(|row| text(row, 0).to_owned())
-            .unwrap_or_default()
+        rows.first().map(|row| text(row, 0).to_owned()).unwrap_or_default()
     }
 
     async fn count(&mut self, sql: &str) -> i64 {
         let answer = self.one(sql).await;
-        answer
-            .parse()
-            .unwrap_or_else(|_| self.wrong(&format!("{answer:?} is no number")))
+        answer.parse().unwrap_or_else(|_| self.wrong(&format!("{answer:?} is no number")))
     }
 
     fn queue(&mut self) -> String {
@@ -117,19 +109,14 @@ impl History<'_> {
     }
 
     fn group(&mut self, queue: &str) -> &'static str {
-        let groups = if queue == self.queues[0] {
-            ["g1", "new"]
-        } else {
-            ["g1", QUEUE_MODE]
-        };
+        let groups = if queue == self.queues[0] { ["g1", "new"] } else { ["g1", QUEUE_MODE] };
         groups[self.random.below(2)]
     }
 
     async fn open(&mut self) {
         self.sessions.clear();
         for _ in 0..3 {
-            self.sessions
-                .push(Session::open(self.cluster, self.db).await);
+            self.sessions.push(Session::open(self.cluster, self.db).await);
         }
     }
 
@@ -154,8 +141,7 @@ impl History<'_> {
             "dedupWindowSeconds": options.window, "retentionEnabled": true, "leaseTime": 500,
             "completedRetentionSeconds": options.completed.unwrap_or(0), "maxWaitTimeSeconds": options.evict.unwrap_or(0),
         });
-        self.call(&format!("SELECT queen.configure('{queue}', '{json}')"))
-            .await;
+        self.call(&format!("SELECT queen.configure('{queue}', '{json}')")).await;
         self.model.options.insert(queue, options);
     }
 
@@ -174,8 +160,8 @@ impl History<'_> {
     async fn transaction(&mut self) {
         let before = self.model.clone();
         let isolation = *self.random.pick(&["READ COMMITTED", "REPEATABLE READ"]);
-        self.call(&format!("BEGIN ISOLATION LEVEL {isolation}"))
-            .await;
+        self.old_snapshot = isolation == "REPEATABLE READ";
+        self.call(&format!("BEGIN ISOLATION LEVEL {isolation}")).await;
         self.in_transaction = true;
         let mut savepoints: Vec<Model> = Vec::new();
         for _ in 0..1 + self.random.below(6) {
@@ -200,6 +186,7 @@ impl History<'_> {
             }
         }
         self.in_transaction = false;
+        self.old_snapshot = false;
         match self.random.below(6) {
             0 | 1 => {
                 self.call("ROLLBACK").await;
@@ -207,10 +194,7 @@ impl History<'_> {
             }
             2 => {
                 self.note("the backend is killed");
-                let (pid, other) = (
-                    self.sessions[self.at].pid,
-                    (self.at + 1) % self.sessions.len(),
-                );
+                let (pid, other) = (self.sessions[self.at].pid, (self.at + 1) % self.sessions.len());
                 self.sessions[other].terminate(pid).await;
                 self.sessions[self.at] = Session::open(self.cluster, self.db).await;
                 self.model = before;
@@ -223,6 +207,13 @@ impl History<'_> {
     }
 
     async fn verb(&mut self) {
+        self.call_something().await;
+        if self.number.is_multiple_of(2) {
+            self.cursors().await;
+        }
+    }
+
+    async fn call_something(&mut self) {
         match self.random.below(100) {
             0..14 => self.push().await,
             14..28 => self.push_batch().await,
@@ -240,13 +231,12 @@ impl History<'_> {
             93..97 => self.move_dead_letter().await,
             97 => self.drop_group().await,
             98 => self.check().await,
-            _ if self.random.once_in(3) => {
+            _ if self.random.once_in(3) && !self.old_snapshot => {
                 let n = self.random.below(2);
                 let queue = self.queues[n].clone();
                 // A push that is pending makes the queue again, with other options: not here.
                 if !self.model.pending.iter().any(|p| p.queue == queue) {
-                    self.call(&format!("SELECT queen.drop_queue('{queue}')"))
-                        .await;
+                    self.call(&format!("SELECT queen.drop_queue('{queue}')")).await;
                     self.model.drop_queue(&queue);
                     self.configure(n).await;
                 }

@@ -6,21 +6,13 @@ impl History<'_> {
     pub(super) async fn seek(&mut self) {
         let queue = self.queue();
         let group = self.group(&queue);
-        let known = self
-            .model
-            .groups
-            .contains_key(&(queue.clone(), group.to_owned()));
+        let known = self.model.groups.contains_key(&(queue.clone(), group.to_owned()));
         let lanes = self.model.lanes_of(&queue);
         if known && !lanes.is_empty() && self.random.once_in(2) {
             // To a segment of one lane.
             let name = self.random.pick(&lanes).clone();
             let lane = &self.model.lanes[&(queue.clone(), name.clone())];
-            let stored: Vec<i64> = lane
-                .segments
-                .iter()
-                .map(|s| s.0)
-                .filter(|&base| base >= lane.start)
-                .collect();
+            let stored: Vec<i64> = lane.segments.iter().map(|s| s.0).filter(|&base| base >= lane.start).collect();
             if stored.is_empty() {
                 return;
             }
@@ -31,25 +23,15 @@ impl History<'_> {
                       WHERE q.name = '{queue}' AND p.name = '{name}' AND s.base = {base}"
                 ))
                 .await;
-            let sql = format!(
-                "SELECT queen.seek('{queue}', '{group}', to_timestamp => '{at}', partition => '{name}')"
-            );
+            let sql = format!("SELECT queen.seek('{queue}', '{group}', to_timestamp => '{at}', partition => '{name}')");
             let moved = self.count(&sql).await;
             self.same("cursors", moved, 1);
             self.model.seek(&queue, group, &[(name, base - 1)]);
             return;
         }
         let to_end = self.random.once_in(3);
-        let target = if to_end {
-            "to_end => true"
-        } else {
-            "to_timestamp => '-infinity'"
-        };
-        let moved = self
-            .count(&format!(
-                "SELECT queen.seek('{queue}', '{group}', {target})"
-            ))
-            .await;
+        let target = if to_end { "to_end => true" } else { "to_timestamp => '-infinity'" };
+        let moved = self.count(&format!("SELECT queen.seek('{queue}', '{group}', {target})")).await;
         self.same("cursors", moved, lanes.len() as i64);
         self.model.subscribe(&queue, group, to_end);
         let to: Vec<(String, i64)> = lanes
@@ -63,9 +45,7 @@ impl History<'_> {
     }
 
     pub(super) async fn maintain(&mut self) {
-        let removed = self
-            .count("SELECT (queen.maintain()->>'messagesRemoved')::int")
-            .await;
+        let removed = self.count("SELECT (queen.maintain()->>'messagesRemoved')::int").await;
         let expected = self.model.maintain();
         self.same("messages removed", removed, expected);
     }
@@ -74,11 +54,7 @@ impl History<'_> {
         let queue = self.queue();
         let group = self.group(&queue);
         let metadata = self.random.once_in(2);
-        let dropped = self
-            .count(&format!(
-                "SELECT queen.drop_consumer_group('{group}', '{queue}', {metadata})"
-            ))
-            .await;
+        let dropped = self.count(&format!("SELECT queen.drop_consumer_group('{group}', '{queue}', {metadata})")).await;
         let expected = self.model.drop_group(&queue, group, metadata);
         self.same("cursors dropped", dropped, expected);
     }
@@ -98,24 +74,15 @@ impl History<'_> {
         if id.is_empty() {
             self.wrong(&format!("no dead letter of {place:?} at {offset}"));
         }
-        let queue = if self.random.once_in(3) {
-            self.queue()
-        } else {
-            place.0.clone()
-        };
-        let lane = if self.random.once_in(3) {
-            (*self.random.pick(&LANES)).to_owned()
-        } else {
-            place.2.clone()
-        };
+        let queue = if self.random.once_in(3) { self.queue() } else { place.0.clone() };
+        let lane = if self.random.once_in(3) { (*self.random.pick(&LANES)).to_owned() } else { place.2.clone() };
         let row = self
             .call(&format!(
                 "SELECT v->>'result', v->>'offset', v->>'messageId' FROM queen.dlq_move_v1('{id}', '{queue}', '{lane}') v"
             ))
             .await
             .remove(0);
-        let origin =
-            &self.model.lanes[&(place.0.clone(), place.2.clone())].messages[offset as usize];
+        let origin = &self.model.lanes[&(place.0.clone(), place.2.clone())].messages[offset as usize];
         let push = Push {
             queue: queue.clone(),
             lane: lane.clone(),
@@ -125,15 +92,9 @@ impl History<'_> {
         };
         let moved = self.model.append(&[push])[0];
         self.same("result", text(&row, 0), "moved");
-        self.same(
-            "offset",
-            text(&row, 1).to_owned(),
-            moved.map(|o| o.to_string()).unwrap_or_default(),
-        );
+        self.same("offset", text(&row, 1).to_owned(), moved.map(|o| o.to_string()).unwrap_or_default());
         self.model.dead.remove(&(place, offset));
-        let again = self
-            .one(&format!("SELECT queen.dlq_move_v1('{id}')->>'result'"))
-            .await;
+        let again = self.one(&format!("SELECT queen.dlq_move_v1('{id}')->>'result'")).await;
         self.same("second move", again.as_str(), "gone");
     }
 
@@ -156,6 +117,27 @@ impl History<'_> {
         self.open().await;
     }
 
+    /// Each cursor and its retry counter are as in the model.
+    pub(super) async fn cursors(&mut self) {
+        let [a, b] = &self.queues;
+        let sql = format!(
+            "SELECT q.name, s.name, p.name, c.committed, c.retries
+               FROM (SELECT DISTINCT ON (gid, pid) * FROM queen.cursor ORDER BY gid, pid, seq DESC) c
+               JOIN queen.subscription s USING (gid) JOIN queen.partition p USING (pid)
+               JOIN queen.queue q ON q.qid = p.qid WHERE q.name IN ('{a}', '{b}') ORDER BY 1, 2, 3"
+        );
+        let rows = match self.sessions[self.at].try_rows(&sql).await {
+            Ok(rows) => rows,
+            Err(e) => self.wrong(&describe(&e)),
+        };
+        let broker: Vec<String> =
+            rows.iter().map(|r| (0..5).map(|n| text(r, n)).collect::<Vec<_>>().join(" ")).collect();
+        let cursors = self.model.cursors.iter();
+        let expected: Vec<String> =
+            cursors.map(|((q, g, l), c)| format!("{q} {g} {l} {} {}", c.committed, c.retries)).collect();
+        self.same("cursors and retries", &broker, &expected);
+    }
+
     /// Everything that can be looked at is as in the model.
     pub(super) async fn check(&mut self) {
         for queue in self.queues.clone() {
@@ -168,29 +150,15 @@ impl History<'_> {
             let mut broker: BTreeMap<String, Vec<[String; 4]>> = BTreeMap::new();
             for row in rows {
                 let columns = [1, 2, 3, 4].map(|n| text(&row, n).to_owned());
-                broker
-                    .entry(text(&row, 0).to_owned())
-                    .or_default()
-                    .push(columns);
+                broker.entry(text(&row, 0).to_owned()).or_default().push(columns);
             }
             for name in self.model.lanes_of(&queue) {
                 let lane = &self.model.lanes[&(queue.clone(), name.clone())];
                 let expected: Vec<[String; 4]> = (lane.start..=lane.tail())
                     .map(|o| (o, &lane.messages[o as usize]))
-                    .map(|(o, m)| {
-                        [
-                            o.to_string(),
-                            m.id.clone(),
-                            m.message_id.clone(),
-                            m.payload.to_string(),
-                        ]
-                    })
+                    .map(|(o, m)| [o.to_string(), m.id.clone(), m.message_id.clone(), m.payload.to_string()])
                     .collect();
-                self.same(
-                    &format!("stored in {name}"),
-                    broker.remove(&name).unwrap_or_default(),
-                    expected,
-                );
+                self.same(&format!("stored in {name}"), broker.remove(&name).unwrap_or_default(), expected);
             }
             self.same("further partitions", broker.len(), 0);
             let rows = self
@@ -198,20 +166,12 @@ impl History<'_> {
                     "SELECT consumer_group, partition, \"offset\", transaction_id, retry_count FROM queen.dlq('{queue}', NULL, 10000)"
                 ))
                 .await;
-            let mut broker: Vec<String> = rows
-                .iter()
-                .map(|r| (0..5).map(|n| text(r, n)).collect::<Vec<_>>().join(" "))
-                .collect();
+            let mut broker: Vec<String> =
+                rows.iter().map(|r| (0..5).map(|n| text(r, n)).collect::<Vec<_>>().join(" ")).collect();
             broker.sort();
-            let of_queue = self
-                .model
-                .dead
-                .iter()
-                .filter(|((place, _), _)| place.0 == queue);
+            let of_queue = self.model.dead.iter().filter(|((place, _), _)| place.0 == queue);
             let mut expected: Vec<String> = of_queue
-                .map(|(((_, group, lane), offset), (id, retries))| {
-                    format!("{group} {lane} {offset} {id} {retries}")
-                })
+                .map(|(((_, group, lane), offset), (id, retries))| format!("{group} {lane} {offset} {id} {retries}"))
                 .collect();
             expected.sort();
             self.same("dead letters", broker, expected);
@@ -221,19 +181,12 @@ impl History<'_> {
                         "SELECT pending, processing FROM queen.consumer_groups WHERE queue = '{queue}' AND consumer_group = '{group}'"
                     ))
                     .await;
-                let known = self
-                    .model
-                    .groups
-                    .contains_key(&(queue.clone(), group.to_owned()));
+                let known = self.model.groups.contains_key(&(queue.clone(), group.to_owned()));
                 self.same(&format!("group {group} is known"), !rows.is_empty(), known);
                 if let Some(row) = rows.first() {
                     let number = |n: usize| text(row, n).parse::<i64>().expect("a number");
                     let expected = self.model.depth(&queue, group);
-                    self.same(
-                        &format!("pending and processing of {group}"),
-                        (number(0), number(1)),
-                        expected,
-                    );
+                    self.same(&format!("pending and processing of {group}"), (number(0), number(1)), expected);
                 }
             }
         }
@@ -250,11 +203,7 @@ impl History<'_> {
         }
         for queue in self.queues.clone() {
             for group in ["g1", "new", QUEUE_MODE] {
-                if !self
-                    .model
-                    .groups
-                    .contains_key(&(queue.clone(), group.to_owned()))
-                {
+                if !self.model.groups.contains_key(&(queue.clone(), group.to_owned())) {
                     continue;
                 }
                 self.at = self.random.below(self.sessions.len());
@@ -265,8 +214,7 @@ impl History<'_> {
                 let (pending, _) = self.model.depth(&queue, group);
                 self.same(&format!("the rest for {group}"), drained, pending);
             }
-            self.call(&format!("SELECT queen.drop_queue('{queue}')"))
-                .await;
+            self.call(&format!("SELECT queen.drop_queue('{queue}')")).await;
         }
     }
 }

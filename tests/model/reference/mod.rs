@@ -64,12 +64,7 @@ pub struct Cursor {
 
 impl Cursor {
     fn at(committed: i64) -> Self {
-        Self {
-            committed,
-            retries: 0,
-            lease: None,
-            delivered: BTreeMap::new(),
-        }
+        Self { committed, retries: 0, lease: None, delivered: BTreeMap::new() }
     }
 
     pub fn live(&self, now: i64) -> Option<&Lease> {
@@ -142,11 +137,7 @@ fn key(a: &str, b: &str) -> (String, String) {
 
 impl Model {
     pub fn lanes_of(&self, queue: &str) -> Vec<String> {
-        self.lanes
-            .keys()
-            .filter(|(q, _)| q == queue)
-            .map(|(_, lane)| lane.clone())
-            .collect()
+        self.lanes.keys().filter(|(q, _)| q == queue).map(|(_, lane)| lane.clone()).collect()
     }
 
     /// The stored message that makes this id a duplicate.
@@ -161,8 +152,7 @@ impl Model {
     /// Appends; answers the offset of each, or None for a duplicate (of the first of its id).
     pub fn append(&mut self, pushes: &[Push]) -> Vec<Option<i64>> {
         let mut answers = vec![None; pushes.len()];
-        let places: BTreeSet<(String, String)> =
-            pushes.iter().map(|p| key(&p.queue, &p.lane)).collect();
+        let places: BTreeSet<(String, String)> = pushes.iter().map(|p| key(&p.queue, &p.lane)).collect();
         for place in places {
             let base = self.lanes.get(&place).map_or(0, |l| l.tail() + 1);
             let mut fresh: Vec<&Push> = Vec::new();
@@ -171,11 +161,7 @@ impl Model {
                     continue;
                 }
                 let repeated = fresh.iter().any(|f| f.effective() == push.effective());
-                if repeated
-                    || self
-                        .duplicate(&push.queue, &push.lane, push.effective())
-                        .is_some()
-                {
+                if repeated || self.duplicate(&push.queue, &push.lane, push.effective()).is_some() {
                     continue;
                 }
                 answers[n] = Some(base + fresh.len() as i64);
@@ -204,9 +190,7 @@ impl Model {
 
     pub fn subscribe(&mut self, queue: &str, group: &str, new: bool) {
         let of_queue = self.lanes.iter().filter(|((q, _), _)| q == queue);
-        let tails = of_queue
-            .map(|((_, name), lane)| (name.clone(), lane.tail()))
-            .collect();
+        let tails = of_queue.map(|((_, name), lane)| (name.clone(), lane.tail())).collect();
         let start = if new { Start::After(tails) } else { Start::All };
         self.groups.entry(key(queue, group)).or_insert(start);
     }
@@ -214,10 +198,7 @@ impl Model {
     /// Everything up to here is done for the group.
     fn done(&self, place: &Place) -> i64 {
         let (queue, group, lane) = place;
-        match (
-            self.cursors.get(place),
-            &self.groups.get(&key(queue, group)),
-        ) {
+        match (self.cursors.get(place), &self.groups.get(&key(queue, group))) {
             (Some(cursor), _) => cursor.committed,
             (None, Some(Start::After(tails))) => tails.get(lane).copied().unwrap_or(-1),
             (None, _) => -1,
@@ -227,11 +208,7 @@ impl Model {
     /// First offset and number of the messages that the group may get from the lane.
     pub fn available(&self, queue: &str, group: &str, lane: &str) -> Option<(i64, i64)> {
         let place = (queue.to_owned(), group.to_owned(), lane.to_owned());
-        if self
-            .cursors
-            .get(&place)
-            .is_some_and(|c| c.live(self.now).is_some())
-        {
+        if self.cursors.get(&place).is_some_and(|c| c.live(self.now).is_some()) {
             return None;
         }
         let stored = self.lanes.get(&key(queue, lane))?;
@@ -240,19 +217,10 @@ impl Model {
     }
 
     /// The group gets `n` messages from `first` on; answers the delivery attempt.
-    pub fn deliver(
-        &mut self,
-        place: &Place,
-        first: i64,
-        n: i64,
-        lease: Option<(&str, i64)>,
-    ) -> i32 {
+    pub fn deliver(&mut self, place: &Place, first: i64, n: i64, lease: Option<(&str, i64)>) -> i32 {
         let end = first + n - 1;
         let now = self.now;
-        let cursor = self
-            .cursors
-            .entry(place.clone())
-            .or_insert_with(|| Cursor::at(-1));
+        let cursor = self.cursors.entry(place.clone()).or_insert_with(|| Cursor::at(-1));
         cursor.committed = first - 1;
         cursor.delivered.retain(|&o, _| o >= first);
         for offset in first..=end {
@@ -261,11 +229,7 @@ impl Model {
         let attempt = cursor.delivered[&first];
         match lease {
             Some((id, seconds)) => {
-                cursor.lease = Some(Lease {
-                    id: id.to_owned(),
-                    end,
-                    expires: now + seconds,
-                });
+                cursor.lease = Some(Lease { id: id.to_owned(), end, expires: now + seconds });
             }
             None => {
                 cursor.lease = None;
@@ -281,16 +245,14 @@ impl Model {
         for (lane, committed) in to {
             let start = self.lanes[&key(queue, lane)].start;
             let place = (queue.to_owned(), group.to_owned(), lane.clone());
-            self.cursors
-                .insert(place, Cursor::at((*committed).max(start - 1)));
+            self.cursors.insert(place, Cursor::at((*committed).max(start - 1)));
         }
     }
 
     /// Answers how many cursors went.
     pub fn drop_group(&mut self, queue: &str, group: &str, metadata: bool) -> i64 {
         let before = self.cursors.len();
-        self.cursors
-            .retain(|(q, g, _), _| !(q == queue && g == group));
+        self.cursors.retain(|(q, g, _), _| !(q == queue && g == group));
         if metadata {
             self.groups.remove(&key(queue, group));
         }
@@ -311,8 +273,7 @@ impl Model {
             .keys()
             .map(|(queue, lane)| {
                 let groups = self.groups.keys().filter(|(q, _)| q == queue);
-                let done =
-                    groups.map(|(_, g)| self.done(&(queue.clone(), g.clone(), lane.clone())));
+                let done = groups.map(|(_, g)| self.done(&(queue.clone(), g.clone(), lane.clone())));
                 // What nobody reads is kept.
                 ((queue.clone(), lane.clone()), done.min().unwrap_or(-1))
             })
@@ -321,17 +282,13 @@ impl Model {
         for (place, lane) in &mut self.lanes {
             let options = &self.options[&place.0];
             let passed = passed[place];
-            let old = |stored_at: i64, age: Option<i64>| {
-                age.is_some_and(|age| stored_at < self.now - age)
-            };
+            let old = |stored_at: i64, age: Option<i64>| age.is_some_and(|age| stored_at < self.now - age);
             for &(base, end) in &lane.segments {
                 if base < lane.start {
                     continue;
                 }
                 let stored_at = lane.messages[base as usize].stored_at;
-                if old(stored_at, options.evict)
-                    || (old(stored_at, options.completed) && end <= passed)
-                {
+                if old(stored_at, options.evict) || (old(stored_at, options.completed) && end <= passed) {
                     removed += end - base + 1;
                     lane.start = end + 1;
                 } else {

@@ -4,21 +4,8 @@ use super::*;
 
 impl Model {
     /// Acks of one (queue, group, lane) with one lease id or none.
-    pub fn settle(
-        &mut self,
-        place: &Place,
-        lease: Option<&str>,
-        items: &[(String, Status)],
-    ) -> Vec<Verdict> {
-        let refused = |error| {
-            vec![
-                Verdict {
-                    error: Some(error),
-                    ..Verdict::default()
-                };
-                items.len()
-            ]
-        };
+    pub fn settle(&mut self, place: &Place, lease: Option<&str>, items: &[(String, Status)]) -> Vec<Verdict> {
+        let refused = |error| vec![Verdict { error: Some(error), ..Verdict::default() }; items.len()];
         let now = self.now;
         let Some(stored) = self.lanes.get(&key(&place.0, &place.2)) else {
             return refused("partition not found");
@@ -36,10 +23,7 @@ impl Model {
         let committed = cursor.committed;
         let end = cursor.lease.as_ref().map_or(i64::MAX, |l| l.end);
         let inside = |id: &str| stored.offsets(id).find(|&o| o > committed && o <= end);
-        let placed: Vec<(Option<i64>, Status)> = items
-            .iter()
-            .map(|(id, status)| (inside(id), *status))
-            .collect();
+        let placed: Vec<(Option<i64>, Status)> = items.iter().map(|(id, status)| (inside(id), *status)).collect();
 
         let strength = |status: Status| match status {
             Status::Dlq => 0,
@@ -83,9 +67,7 @@ impl Model {
         if let Some(s) = filed {
             let id = stored.messages[s as usize].id.clone();
             // Filing a message again keeps the record that is there.
-            self.dead
-                .entry((place.clone(), s))
-                .or_insert((id, cursor.retries));
+            self.dead.entry((place.clone(), s)).or_insert((id, cursor.retries));
         }
         if let Some(s) = filed.or(dropped) {
             cursor.committed = s;
@@ -102,10 +84,7 @@ impl Model {
             .iter()
             .zip(items)
             .map(|(&(offset, status), (id, _))| {
-                let error = |error| Verdict {
-                    error: Some(error),
-                    ..Verdict::default()
-                };
+                let error = |error| Verdict { error: Some(error), ..Verdict::default() };
                 let below = || stored.offsets(id).any(|o| o <= committed);
                 match offset {
                     Some(o) if status == Status::Completed || holds => Verdict {
@@ -117,11 +96,9 @@ impl Model {
                     },
                     Some(_) if live.is_some() => error("invalid or expired lease"),
                     Some(_) => error("no leased batch"),
-                    None if below() && status == Status::Completed => Verdict {
-                        success: true,
-                        noop: true,
-                        ..Verdict::default()
-                    },
+                    None if below() && status == Status::Completed => {
+                        Verdict { success: true, noop: true, ..Verdict::default() }
+                    }
                     None if below() => error("already committed"),
                     None => error("unresolvable"),
                 }
@@ -132,10 +109,7 @@ impl Model {
     /// Places whose live lease this is.
     pub fn holding(&self, lease: &str) -> Vec<Place> {
         let now = self.now;
-        let held = self
-            .cursors
-            .iter()
-            .filter(|(_, c)| c.live(now).is_some_and(|l| l.id == lease));
+        let held = self.cursors.iter().filter(|(_, c)| c.live(now).is_some_and(|l| l.id == lease));
         held.map(|(place, _)| place.clone()).collect()
     }
 
@@ -145,9 +119,7 @@ impl Model {
         places.retain(|p| {
             let cursor = &self.cursors[p];
             let end = cursor.lease.as_ref().map_or(-1, |l| l.end);
-            self.lanes[&key(&p.0, &p.2)]
-                .offsets(id)
-                .any(|o| o > cursor.committed && o <= end)
+            self.lanes[&key(&p.0, &p.2)].offsets(id).any(|o| o > cursor.committed && o <= end)
         });
         places
     }
@@ -178,11 +150,7 @@ impl Model {
         let until = self.now + seconds;
         let places = self.holding(lease);
         for place in &places {
-            let lease = self
-                .cursors
-                .get_mut(place)
-                .and_then(|c| c.lease.as_mut())
-                .expect("a lease");
+            let lease = self.cursors.get_mut(place).and_then(|c| c.lease.as_mut()).expect("a lease");
             lease.expires = lease.expires.max(until);
         }
         !places.is_empty()
