@@ -41,19 +41,14 @@ pub fn quote(text: &str) -> String {
 
 impl Session {
     pub async fn open(cluster: &Cluster, database: &str) -> Self {
-        Self::try_open(cluster, database)
-            .await
-            .unwrap_or_else(|e| panic!("cannot connect to {database}: {e}"))
+        Self::try_open(cluster, database).await.unwrap_or_else(|e| panic!("cannot connect to {database}: {e}"))
     }
 
     /// For servers that may be down.
     pub async fn try_open(cluster: &Cluster, database: &str) -> Result<Self, Error> {
         let client = cluster.try_client_as(database, crate::SUPERUSER).await?;
         let row = client.query_one("SELECT pg_backend_pid()", &[]).await?;
-        Ok(Self {
-            pid: row.get(0),
-            client: Arc::new(client),
-        })
+        Ok(Self { pid: row.get(0), client: Arc::new(client) })
     }
 
     /// The rows of the last statement that has any.
@@ -62,11 +57,9 @@ impl Session {
         for message in self.client.simple_query(sql).await? {
             match message {
                 SimpleQueryMessage::RowDescription(_) => rows.clear(),
-                SimpleQueryMessage::Row(row) => rows.push(
-                    (0..row.len())
-                        .map(|i| row.get(i).map(str::to_owned))
-                        .collect(),
-                ),
+                SimpleQueryMessage::Row(row) => {
+                    rows.push((0..row.len()).map(|i| row.get(i).map(str::to_owned)).collect())
+                }
                 _ => {}
             }
         }
@@ -89,8 +82,7 @@ impl Session {
 
     pub async fn number(&self, sql: &str) -> i64 {
         let text = self.one(sql).await;
-        text.parse()
-            .unwrap_or_else(|_| panic!("{sql} answered {text:?}"))
+        text.parse().unwrap_or_else(|_| panic!("{sql} answered {text:?}"))
     }
 
     pub async fn run(&self, sql: &str) {
@@ -99,9 +91,7 @@ impl Session {
 
     /// `queen.pop(…)` with these arguments.
     pub async fn pop(&self, arguments: &str) -> Vec<Message> {
-        self.try_pop(arguments)
-            .await
-            .unwrap_or_else(|e| panic!("pop({arguments})\n{}", describe(&e)))
+        self.try_pop(arguments).await.unwrap_or_else(|e| panic!("pop({arguments})\n{}", describe(&e)))
     }
 
     pub async fn try_pop(&self, arguments: &str) -> Result<Vec<Message>, Error> {
@@ -116,11 +106,7 @@ impl Session {
 
     /// Appends one message for each transaction id, in one `push_batch`.
     pub async fn append(&self, queue: &str, partition: &str, ids: &[&str]) {
-        self.run(&format!(
-            "SELECT queen.push_batch({})",
-            batch(queue, partition, ids)
-        ))
-        .await;
+        self.run(&format!("SELECT queen.push_batch({})", batch(queue, partition, ids))).await;
     }
 
     /// Transaction ids of everything that is stored in the queue, by partition, in order of offset. Offsets must be
@@ -139,11 +125,7 @@ impl Session {
                 panic!("a message without a name: {row:?}")
             };
             let lane = stored.entry(partition.clone()).or_default();
-            assert_eq!(
-                *offset,
-                lane.len().to_string(),
-                "offsets of {partition} are not dense"
-            );
+            assert_eq!(*offset, lane.len().to_string(), "offsets of {partition} are not dense");
             lane.push(id.clone());
         }
         stored
@@ -153,10 +135,7 @@ impl Session {
     pub fn start(&self, sql: &str) -> Started {
         let (session, sql) = (self.clone(), sql.to_owned());
         let pid = self.pid;
-        Started {
-            pid,
-            task: tokio::spawn(async move { session.try_rows(&sql).await }),
-        }
+        Started { pid, task: tokio::spawn(async move { session.try_rows(&sql).await }) }
     }
 
     /// As [`Self::start`]; comes back when the call has ended, or waits for a lock. `observer` looks.
@@ -168,8 +147,7 @@ impl Session {
 
     /// Ends the backend, and waits until it is gone.
     pub async fn terminate(&self, pid: i32) {
-        self.run(&format!("SELECT pg_terminate_backend({pid})"))
-            .await;
+        self.run(&format!("SELECT pg_terminate_backend({pid})")).await;
         let begun = Instant::now();
         let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
         while self.number(&alive).await > 0 {
@@ -232,10 +210,7 @@ impl Started {
                 return true;
             }
             before = now;
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "neither ends nor waits for a lock"
-            );
+            assert!(begun.elapsed() < PATIENCE, "neither ends nor waits for a lock");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         false
@@ -246,16 +221,11 @@ impl Started {
     }
 
     pub async fn try_end(self) -> Result<Vec<Row>, Error> {
-        tokio::time::timeout(PATIENCE, self.task)
-            .await
-            .expect("the call does not end")
-            .expect("the call's task")
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the call does not end").expect("the call's task")
     }
 
     pub async fn end(self) -> Vec<Row> {
-        self.try_end()
-            .await
-            .unwrap_or_else(|e| panic!("{}", describe(&e)))
+        self.try_end().await.unwrap_or_else(|e| panic!("{}", describe(&e)))
     }
 }
 
@@ -267,12 +237,7 @@ pub fn sqlstate(error: &Error) -> &str {
 /// What the server said.
 pub fn describe(error: &Error) -> String {
     match error.as_db_error() {
-        Some(e) => format!(
-            "{} {} {}",
-            e.code().code(),
-            e.message(),
-            e.detail().unwrap_or_default()
-        ),
+        Some(e) => format!("{} {} {}", e.code().code(), e.message(), e.detail().unwrap_or_default()),
         None => error.to_string(),
     }
 }

@@ -46,10 +46,8 @@ impl Load {
         for i in 0.. {
             let lane = format!("p{}", i % LANES);
             let ids: Vec<String> = (0..1 + i % 2 * 2).map(|k| format!("{n}-{i}-{k}")).collect();
-            let pushes: Vec<String> = ids
-                .iter()
-                .map(|id| format!("SELECT queen.push('work', '0', '{lane}', '{id}')"))
-                .collect();
+            let pushes: Vec<String> =
+                ids.iter().map(|id| format!("SELECT queen.push('work', '0', '{lane}', '{id}')")).collect();
             if session.try_rows(&pushes.join(";")).await.is_err() {
                 return;
             }
@@ -63,12 +61,7 @@ impl Load {
         let sql = "SELECT transaction_id FROM queen.push('work', '0', 'hot')";
         while let Ok(rows) = session.try_rows(sql).await {
             let id = rows[0][0].clone().expect("an id");
-            self.note(|r| {
-                r.pushed
-                    .entry(("work", "hot".to_owned()))
-                    .or_default()
-                    .push(id)
-            });
+            self.note(|r| r.pushed.entry(("work", "hot".to_owned())).or_default().push(id));
         }
     }
 
@@ -76,19 +69,14 @@ impl Load {
     async fn push_batch(self: Arc<Self>, n: usize) {
         let session = self.session().await;
         for i in 0.. {
-            let items: Vec<_> = (0..4)
-                .map(|k| (format!("p{}", (i + k % 2) % LANES), format!("{n}-{i}-{k}")))
-                .collect();
+            let items: Vec<_> = (0..4).map(|k| (format!("p{}", (i + k % 2) % LANES), format!("{n}-{i}-{k}"))).collect();
             let json: Vec<_> = items
                 .iter()
                 .map(|(lane, id)| {
                     serde_json::json!({"queue": "work", "partition": lane, "payload": i, "transactionId": id})
                 })
                 .collect();
-            let sql = format!(
-                "SELECT queen.push_batch('{}')",
-                serde_json::Value::Array(json)
-            );
+            let sql = format!("SELECT queen.push_batch('{}')", serde_json::Value::Array(json));
             if session.try_rows(&sql).await.is_err() {
                 return;
             }
@@ -104,10 +92,7 @@ impl Load {
     async fn consume(self: Arc<Self>) {
         let session = self.session().await;
         for i in 0.. {
-            let Ok(got) = session
-                .try_pop("'work', 'g', 8, max_partitions => 2, lease_seconds => 2")
-                .await
-            else {
+            let Ok(got) = session.try_pop("'work', 'g', 8, max_partitions => 2, lease_seconds => 2").await else {
                 return;
             };
             let Some(first) = got.first().cloned() else {
@@ -117,10 +102,7 @@ impl Load {
             self.note(|r| {
                 for m in &got {
                     if r.acked.contains(&m.transaction_id) {
-                        r.wrong.push(format!(
-                            "{} was delivered after its ack had returned",
-                            m.transaction_id
-                        ));
+                        r.wrong.push(format!("{} was delivered after its ack had returned", m.transaction_id));
                     }
                 }
             });
@@ -139,10 +121,7 @@ impl Load {
             }
             let rest = if i % 5 == 0 { "release" } else { "ack_lease" };
             let leases: i64 = (got.len() as i64) - 1;
-            match session
-                .try_rows(&format!("SELECT queen.{rest}('{lease}')"))
-                .await
-            {
+            match session.try_rows(&format!("SELECT queen.{rest}('{lease}')")).await {
                 // All of it, or nothing is known of the rest.
                 Ok(rows) if rest == "ack_lease" && rows[0][0] == Some(leases.to_string()) => {
                     self.note(|r| r.acked.extend(got.into_iter().map(|m| m.transaction_id)));
@@ -157,10 +136,7 @@ impl Load {
     async fn nack(self: Arc<Self>) {
         let session = self.session().await;
         loop {
-            let Ok(got) = session
-                .try_pop("'bad', 'g', 1, 'lane', lease_seconds => 1")
-                .await
-            else {
+            let Ok(got) = session.try_pop("'bad', 'g', 1, 'lane', lease_seconds => 1").await else {
                 return;
             };
             let Some(m) = got.into_iter().next() else {
@@ -209,10 +185,7 @@ impl Load {
         for ((_, lane), ids) in pushed {
             let lane: HashSet<&String> = stored.get(&lane).into_iter().flatten().collect();
             for id in ids {
-                assert!(
-                    lane.contains(&id),
-                    "round {round}: the push of {id} had returned, and it is gone"
-                );
+                assert!(lane.contains(&id), "round {round}: the push of {id} had returned, and it is gone");
             }
         }
         let charged = session
@@ -233,22 +206,12 @@ impl Load {
 async fn twenty_crashes_under_load_lose_nothing_that_had_returned() {
     let cluster = Arc::new(Cluster::durable());
     let db = cluster.fresh_database().await;
-    let load = Arc::new(Load {
-        cluster: cluster.clone(),
-        db,
-        record: Shared::default(),
-    });
+    let load = Arc::new(Load { cluster: cluster.clone(), db, record: Shared::default() });
     let session = load.session().await;
-    session
-        .run(r#"SELECT queen.configure('bad', '{"retryLimit": 1000000}'); SELECT queen.configure('work')"#)
-        .await;
+    session.run(r#"SELECT queen.configure('bad', '{"retryLimit": 1000000}'); SELECT queen.configure('work')"#).await;
     session.append("bad", "lane", &["poison"]).await;
     for queue in ["work", "bad"] {
-        session
-            .run(&format!(
-                "SELECT queen.seek('{queue}', 'g', to_timestamp => '-infinity')"
-            ))
-            .await;
+        session.run(&format!("SELECT queen.seek('{queue}', 'g', to_timestamp => '-infinity')")).await;
     }
     drop(session);
 
@@ -271,38 +234,22 @@ async fn twenty_crashes_under_load_lose_nothing_that_had_returned() {
 
     // No lane is stuck: all that is not done is found by pops of any partition, once the last leases have run out.
     let session = load.session().await;
-    session
-        .run("SELECT queen.release(lease_id) FROM queen.cursor WHERE lease_id IS NOT NULL")
-        .await;
+    session.run("SELECT queen.release(lease_id) FROM queen.cursor WHERE lease_id IS NOT NULL").await;
     let mut rest: HashSet<String> = HashSet::new();
     loop {
-        let got = session
-            .pop("'work', 'g', 1000, max_partitions => 0, auto_ack => true")
-            .await;
+        let got = session.pop("'work', 'g', 1000, max_partitions => 0, auto_ack => true").await;
         if got.is_empty() {
             break;
         }
         rest.extend(got.into_iter().map(|m| m.transaction_id));
     }
-    let pending = session
-        .number("SELECT sum(pending + processing) FROM queen.consumer_groups WHERE queue = 'work'")
-        .await;
+    let pending =
+        session.number("SELECT sum(pending + processing) FROM queen.consumer_groups WHERE queue = 'work'").await;
     assert_eq!(pending, 0);
     let record = load.record.lock().expect("the record");
-    assert!(
-        record.acked.len() > 100,
-        "hardly anything was consumed: {}",
-        record.acked.len()
-    );
+    assert!(record.acked.len() > 100, "hardly anything was consumed: {}", record.acked.len());
     let pushed: usize = record.pushed.values().map(Vec::len).sum();
-    assert!(
-        pushed > 1000 && record.nacked > 20,
-        "hardly any load: {pushed}, {}",
-        record.nacked
-    );
+    assert!(pushed > 1000 && record.nacked > 20, "hardly any load: {pushed}, {}", record.nacked);
     let twice: Vec<_> = rest.intersection(&record.acked).collect();
-    assert!(
-        twice.is_empty(),
-        "delivered after their ack had returned: {twice:?}"
-    );
+    assert!(twice.is_empty(), "delivered after their ack had returned: {twice:?}");
 }
