@@ -1,5 +1,6 @@
 //! What survives: crashes, killed consumers, dump and restore, drop and create, restarts, a server that did not preload.
 
+mod answers;
 mod crash;
 mod dump;
 mod exactly_once;

@@ -2,6 +2,7 @@
 
 mod along;
 mod crowd;
+mod databases;
 mod dedup;
 mod drained;
 mod outbox;
