@@ -62,7 +62,7 @@ pub fn wait(call: &Call) -> Result<Datum> {
             if let Some((_, w)) = &mut waiter {
                 w.arm();
             }
-            let (qid, found) = look(tenant, &queue, &group)?;
+            let (qid, found) = commits.with_snapshot(|| look(tenant, &queue, &group))?;
             let due = match found {
                 Look::Ready => return Ok(true),
                 Look::NotBefore(due) => due,

@@ -14,6 +14,18 @@ impl Commits {
             pg_sys::SPI_commit();
         }
     }
+
+    /// Runs `work` with a snapshot: the server wants one for what a row keeps in TOAST, and a commit has ended the
+    /// CALL's own.
+    pub fn with_snapshot<T>(&self, work: impl FnOnce() -> T) -> T {
+        // SAFETY: pushed here and popped here; after an error the end of the transaction pops it.
+        unsafe {
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            let result = work();
+            pg_sys::PopActiveSnapshot();
+            result
+        }
+    }
 }
 
 /// Runs the body of a procedure that was called outside a transaction block.

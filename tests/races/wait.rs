@@ -117,6 +117,22 @@ async fn a_waiter_can_be_cancelled_and_its_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_reads_options_that_the_server_keeps_out_of_line() {
+    let s = sessions(1).await;
+    // What compression cannot shorten, and longer than a row may be.
+    s[0].run(
+        "SELECT queen.configure('q', jsonb_build_object(
+             'namespace', (SELECT string_agg(chr(131072 + (n * 7919) % 40000), '') FROM generate_series(1, 255) n),
+             'task', (SELECT string_agg(chr(131072 + (n * n * 31) % 40000), '') FROM generate_series(1, 255) n)))",
+    )
+    .await;
+    let toast = "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'queen.queue'::regclass";
+    assert!(s[0].number(toast).await > 0, "the options are kept with the row");
+    // Long enough to look again after a commit in between.
+    assert_eq!(s[0].one(&call(Duration::from_millis(1200))).await, "f");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wait_inside_a_transaction_block_is_refused() {
     let s = sessions(1).await;
     s[0].run("BEGIN").await;
