@@ -4,21 +4,47 @@
 use crate::crowd::Random;
 use queen_tests::session::{PATIENCE, Session, sqlstate};
 use queen_tests::shared_cluster;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Pushes of one session: those that returned, those that were cancelled, those nobody knows of.
+/// Pushes of one session: those that returned, with the id that they answered, and those that were cancelled; nobody knows
+/// of the others.
 #[derive(Default)]
 struct Outcome {
-    stored: Vec<String>,
+    stored: Vec<(String, String)>,
     cancelled: Vec<String>,
 }
 
-/// Producers of one lane, while `disturb` is done to one of their backends now and then.
-async fn storm(disturb: &'static str, isolation: &'static str) {
-    const PRODUCERS: usize = 6;
+/// How many push, and how.
+struct Storm {
+    producers: usize,
+    /// Pushes of each; without, they go on until somebody was disturbed often enough.
+    each: Option<usize>,
+    isolation: &'static str,
+    /// What is done to one of their backends now and then.
+    disturb: &'static str,
+}
+
+/// The i-th push of a session, which answers its message id. Now and then one that cannot go along, so that there is
+/// somebody to wait for.
+fn push(name: &str, i: usize) -> String {
+    let push = format!("SELECT message_id FROM queen.push('q', '\"{name}\"')");
+    let undone = "SELECT queen.push('q', '\"undone\"')";
+    match i % 7 {
+        0 => format!("BEGIN; SELECT message_id, queen.flush() FROM queen.push('q', '\"{name}\"'); COMMIT"),
+        1 => format!("BEGIN; SAVEPOINT s; {undone}; ROLLBACK TO s; {push}; COMMIT"),
+        2 => format!("BEGIN; SAVEPOINT s; {undone}; SELECT queen.flush(); ROLLBACK TO s; {push}; COMMIT"),
+        3 => format!("BEGIN; SELECT queen.push('q', '1', 'other'); {push}; COMMIT"),
+        5 => format!("BEGIN; SAVEPOINT s; {push}; RELEASE s; COMMIT"),
+        _ => push,
+    }
+}
+
+/// Producers of one lane, while they are disturbed.
+async fn storm(storm: Storm) {
+    let Storm { producers: count, each, isolation, disturb } = storm;
     let cluster = shared_cluster();
     let db = cluster.fresh_database().await;
     let admin = Session::open(cluster, &db).await;
@@ -26,31 +52,24 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
     admin.pop("'q', 'g', auto_ack => true, subscription_mode => 'all'").await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut producers = Vec::new();
-    for n in 0..PRODUCERS {
+    for n in 0..count {
         let (db, stop) = (db.clone(), stop.clone());
         producers.push(tokio::spawn(async move {
             let mut outcome = Outcome::default();
+            let mut numbers = 0..each.unwrap_or(usize::MAX);
             'connect: loop {
                 let session = Session::open(cluster, &db).await;
                 let setting = format!("SET default_transaction_isolation = '{isolation}'");
                 if session.try_rows(&setting).await.is_err() {
                     continue;
                 }
-                for i in 0.. {
+                for i in numbers.by_ref() {
                     if stop.load(SeqCst) {
-                        return outcome;
+                        break;
                     }
-                    let name = format!("{n}-{}-{i}", session.pid);
-                    // Now and then one that cannot go along, so that there is somebody to wait for.
-                    let push = match i % 7 {
-                        0 => format!("BEGIN; SELECT queen.push('q', '\"{name}\"'); SELECT queen.flush(); COMMIT"),
-                        3 => format!(
-                            "BEGIN; SELECT queen.push('q', '\"{name}\"'); SELECT queen.push('q', '1', 'other'); COMMIT"
-                        ),
-                        _ => format!("SELECT queen.push('q', '\"{name}\"')"),
-                    };
-                    match session.try_rows(&push).await {
-                        Ok(_) => outcome.stored.push(name),
+                    let name = format!("{n}-{i}");
+                    match session.try_rows(&push(&name, i)).await {
+                        Ok(rows) => outcome.stored.push((name, rows[0][0].clone().expect("a message id"))),
                         Err(e) if sqlstate(&e) == "57014" => {
                             outcome.cancelled.push(name);
                             let _ = session.try_rows("ROLLBACK").await;
@@ -58,11 +77,19 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
                         Err(_) => continue 'connect,
                     }
                 }
+                return outcome;
             }
         }));
     }
     let mut random = Random(7);
-    for _ in 0..400 {
+    for round in 0.. {
+        let over = match each {
+            Some(_) => producers.iter().all(|p| p.is_finished()),
+            None => round == 400,
+        };
+        if over {
+            break;
+        }
         let victim = format!(
             "SELECT {disturb}(pid) FROM pg_stat_activity
               WHERE datname = '{db}' AND query LIKE '%queen.push%' AND state = 'active' AND pid <> pg_backend_pid()
@@ -79,24 +106,29 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
         stored.extend(outcome.stored);
         cancelled.extend(outcome.cancelled);
     }
-    let there: Vec<String> = admin
-        .rows("SELECT payload #>> '{}' FROM queen.messages('q', 'Default', max_rows => 1000000)")
-        .await
-        .into_iter()
-        .flatten()
-        .flatten()
-        .collect();
-    let distinct: HashSet<&String> = there.iter().collect();
-    assert_eq!(distinct.len(), there.len(), "a message is stored twice");
-    for name in &stored {
-        assert!(distinct.contains(name), "the push of {name} had returned, and it is not there");
+    let rows = admin
+        .rows("SELECT payload #>> '{}', message_id FROM queen.messages('q', 'Default', max_rows => 1000000)")
+        .await;
+    let there: HashMap<String, String> =
+        rows.iter().map(|row| (row[0].clone().expect("a payload"), row[1].clone().expect("a message id"))).collect();
+    assert_eq!(there.len(), rows.len(), "a message is stored twice");
+    assert_eq!(there.values().collect::<HashSet<_>>().len(), rows.len(), "an id is stored twice");
+    assert_eq!(admin.stored("q").await["Default"].len(), rows.len(), "dense");
+    for (name, id) in &stored {
+        assert_eq!(there.get(name), Some(id), "the push of {name} had returned");
     }
     for name in &cancelled {
-        assert!(!distinct.contains(name), "the push of {name} was cancelled, and it is there");
+        assert!(!there.contains_key(name), "the push of {name} was cancelled, and it is there");
     }
+    assert!(!there.contains_key("undone"), "a push that was rolled back with its savepoint is there");
     assert!(stored.len() > 500, "hardly any push: {}", stored.len());
     if disturb == "pg_cancel_backend" {
         assert!(cancelled.len() > 20, "hardly any was cancelled: {}", cancelled.len());
+        // The answer of none was lost.
+        assert_eq!(stored.len() + 1, there.len());
+        if let Some(each) = each {
+            assert_eq!(stored.len() + cancelled.len(), count * each);
+        }
     }
     assert_eq!(admin.rows("SELECT * FROM queen.verify()").await.len(), 0);
     assert!(admin.number("SELECT max(frames) FROM queen.segment").await > 1, "no push went along with another");
@@ -108,17 +140,22 @@ async fn storm(disturb: &'static str, isolation: &'static str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_push_is_not_stored_and_one_that_returned_is() {
-    storm("pg_cancel_backend", "read committed").await;
+    storm(Storm { producers: 6, each: None, isolation: "read committed", disturb: "pg_cancel_backend" }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_serializable_push_is_not_stored_and_one_that_returned_is() {
-    storm("pg_cancel_backend", "serializable").await;
+    storm(Storm { producers: 6, each: None, isolation: "serializable", disturb: "pg_cancel_backend" }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_pushes_to_one_lane_is_stored_exactly_as_answered() {
+    storm(Storm { producers: 16, each: Some(500), isolation: "read committed", disturb: "pg_cancel_backend" }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn producers_that_are_killed_take_no_other_push_with_them() {
-    storm("pg_terminate_backend", "read committed").await;
+    storm(Storm { producers: 6, each: None, isolation: "read committed", disturb: "pg_terminate_backend" }).await;
 }
 
 /// A session had taken another's message along and then waited for a second lane, which somebody held: the other could
