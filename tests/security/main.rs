@@ -11,9 +11,7 @@ use tokio_postgres::SimpleQueryMessage;
 /// What SQL answers: rows by line, columns by `|`, NULL as `~`; or the SQLSTATE that it fails with.
 async fn ask(client: &Client, sql: &str) -> Result<String, String> {
     let messages = client.simple_query(sql).await.map_err(|e| {
-        let e = e
-            .as_db_error()
-            .unwrap_or_else(|| panic!("connection lost in {sql:.200}: {e}"));
+        let e = e.as_db_error().unwrap_or_else(|| panic!("connection lost in {sql:.200}: {e}"));
         e.code().code().to_owned()
     })?;
     let mut lines = Vec::new();
@@ -27,9 +25,7 @@ async fn ask(client: &Client, sql: &str) -> Result<String, String> {
 }
 
 async fn rows(client: &Client, sql: &str) -> String {
-    ask(client, sql)
-        .await
-        .unwrap_or_else(|state| panic!("{state} from {sql}"))
+    ask(client, sql).await.unwrap_or_else(|state| panic!("{state} from {sql}"))
 }
 
 /// A database with one queue `q` that has a message, a group with a dead letter, and a superuser's session in it.

@@ -23,11 +23,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
     let admin = vec![ADMIN];
     let sidecar = vec![SIDECAR];
     let call = |name, arguments: &str, who: &Vec<&'static str>| {
-        (
-            name,
-            format!("SELECT queen.{name}({arguments})"),
-            who.clone(),
-        )
+        (name, format!("SELECT queen.{name}({arguments})"), who.clone())
     };
     vec![
         call("push", "'r', '1'", &produce),
@@ -36,11 +32,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("flush", "", &produce),
         call("pop", "'r', 'x'", &consume),
         call("pop_matching", "'nowhere'", &consume),
-        (
-            "wait",
-            "CALL queen.wait('r', 'x', 0)".to_owned(),
-            consume.clone(),
-        ),
+        ("wait", "CALL queen.wait('r', 'x', 0)".to_owned(), consume.clone()),
         call("ack", &format!("{ID}, 'a'"), &consume),
         call("ack_batch", "'[]'", &consume),
         call("ack_lease", ID, &consume),
@@ -48,11 +40,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("release", ID, &consume),
         call("renew_lease", ID, &consume),
         // Both a producer and a consumer: of the single roles the admin only.
-        call(
-            "transaction",
-            "'[{\"type\":\"push\",\"queue\":\"r\"}]'",
-            &admin,
-        ),
+        call("transaction", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &admin),
         call("dlq", "", &view),
         call("messages", "", &view),
         call("message", &format!("{ID}, 'a'"), &view),
@@ -89,11 +77,7 @@ async fn logs_in(role: &'static str) {
         if who.contains(&role) {
             assert!(answer.is_ok(), "{role} may call {name}: {answer:?}");
         } else {
-            assert_eq!(
-                answer,
-                Err("42501".to_owned()),
-                "{role} may not call {name}"
-            );
+            assert_eq!(answer, Err("42501".to_owned()), "{role} may not call {name}");
         }
     }
     for view in VIEWS {
@@ -101,11 +85,7 @@ async fn logs_in(role: &'static str) {
         if [VIEWER, OPERATOR, ADMIN].contains(&role) {
             assert!(answer.is_ok(), "{role} may read {view}: {answer:?}");
         } else {
-            assert_eq!(
-                answer,
-                Err("42501".to_owned()),
-                "{role} may not read {view}"
-            );
+            assert_eq!(answer, Err("42501".to_owned()), "{role} may not read {view}");
         }
     }
     // Neither tables nor sequences nor the parts of views, by whatever statement.
@@ -127,10 +107,7 @@ async fn logs_in(role: &'static str) {
             let answer = ask(&client, &sql).await;
             // A sequence or view is the wrong kind for some of them, which is as good.
             let state = answer.as_ref().err().map_or("", String::as_str);
-            assert!(
-                ["42501", "42809", "55000"].contains(&state),
-                "{role}: {sql}: {answer:?}"
-            );
+            assert!(["42501", "42809", "55000"].contains(&state), "{role}: {sql}: {answer:?}");
             seen += usize::from(answer == Err("42501".to_owned()));
         }
     }
@@ -145,17 +122,9 @@ async fn logs_in(role: &'static str) {
         "ALTER EXTENSION queen UPDATE",
         "UPDATE queen.queue SET name = name",
     ] {
-        assert_eq!(
-            ask(&client, sql).await,
-            Err("42501".to_owned()),
-            "{role}: {sql}"
-        );
+        assert_eq!(ask(&client, sql).await, Err("42501".to_owned()), "{role}: {sql}");
     }
-    assert_eq!(
-        rows(&admin, "SELECT count(*) FROM queen.dlq()").await,
-        "1",
-        "nothing was harmed"
-    );
+    assert_eq!(rows(&admin, "SELECT count(*) FROM queen.dlq()").await, "1", "nothing was harmed");
 }
 
 #[tokio::test]
@@ -191,18 +160,13 @@ async fn the_sidecar_calls_the_json_twins_only() {
 #[tokio::test]
 async fn every_function_of_the_extension_is_in_this_test() {
     let (_, admin) = database().await;
-    let known: BTreeSet<String> = calls()
-        .into_iter()
-        .map(|(name, _, _)| name.to_owned())
-        .collect();
-    let all: BTreeSet<String> = rows(
-        &admin,
-        "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'queen'::regnamespace",
-    )
-    .await
-    .lines()
-    .map(str::to_owned)
-    .collect();
+    let known: BTreeSet<String> = calls().into_iter().map(|(name, _, _)| name.to_owned()).collect();
+    let all: BTreeSet<String> =
+        rows(&admin, "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'queen'::regnamespace")
+            .await
+            .lines()
+            .map(str::to_owned)
+            .collect();
     assert_eq!(known, all);
 }
 
@@ -213,10 +177,7 @@ async fn whoever_is_both_producer_and_consumer_may_bundle_and_one_alone_is_told_
     shared_cluster().create_login("bundles", &[PRODUCER, CONSUMER]);
     let both = shared_cluster().client_as(&db, "bundles").await;
     assert_eq!(rows(&both, sql).await, "true");
-    for (login, role, missing) in [
-        ("only_push", PRODUCER, "queen.ack"),
-        ("only_ack", CONSUMER, "queen.push"),
-    ] {
+    for (login, role, missing) in [("only_push", PRODUCER, "queen.ack"), ("only_ack", CONSUMER, "queen.push")] {
         shared_cluster().create_login(login, &[role]);
         let client = shared_cluster().client_as(&db, login).await;
         let error = client.simple_query(sql).await.unwrap_err();
@@ -235,16 +196,9 @@ async fn a_login_without_a_role_reaches_nothing() {
         assert_eq!(ask(&client, &sql).await, Err("42501".to_owned()), "{name}");
     }
     for view in VIEWS {
-        assert_eq!(
-            ask(&client, &format!("SELECT * FROM queen.{view}")).await,
-            Err("42501".to_owned()),
-            "{view}"
-        );
+        assert_eq!(ask(&client, &format!("SELECT * FROM queen.{view}")).await, Err("42501".to_owned()), "{view}");
     }
-    assert_eq!(
-        rows(&admin, "SELECT count(*) FROM queen.messages()").await,
-        "2"
-    );
+    assert_eq!(rows(&admin, "SELECT count(*) FROM queen.messages()").await, "2");
 }
 
 #[tokio::test]
@@ -298,10 +252,8 @@ async fn grants_are_to_the_six_roles_and_cannot_be_handed_on() {
 #[tokio::test]
 async fn no_function_runs_with_the_rights_of_its_owner() {
     let (_, admin) = database().await;
-    let definers = rows(
-        &admin,
-        "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'queen'::regnamespace AND prosecdef",
-    )
-    .await;
+    let definers =
+        rows(&admin, "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'queen'::regnamespace AND prosecdef")
+            .await;
     assert_eq!(definers, "");
 }

@@ -30,12 +30,7 @@ async fn set_trap(admin: &Client) {
     rows(admin, EVIL).await;
     rows(admin, "SET search_path = evil, public, pg_catalog").await;
     // It works: whoever is not careful falls into it.
-    for sql in [
-        "SELECT 1::bigint = 1::bigint",
-        "SELECT 'a'::text = 'a'::text",
-        "SELECT now()",
-        "SELECT * FROM queue",
-    ] {
+    for sql in ["SELECT 1::bigint = 1::bigint", "SELECT 'a'::text = 'a'::text", "SELECT now()", "SELECT * FROM queue"] {
         assert_eq!(ask(admin, sql).await, Err("EV111".to_owned()), "{sql}");
     }
 }
@@ -118,10 +113,7 @@ async fn temporary_tables_of_the_same_names_hide_nothing() {
         let answer = ask(&admin, sql).await;
         assert!(answer.is_ok(), "{sql}: {answer:?}");
     }
-    assert_eq!(
-        rows(&admin, "SELECT count(*) FROM queen.verify()").await,
-        "0"
-    );
+    assert_eq!(rows(&admin, "SELECT count(*) FROM queen.verify()").await, "0");
 }
 
 #[tokio::test]
@@ -149,46 +141,20 @@ async fn installing_under_a_hostile_search_path_runs_nothing_of_it() {
 #[tokio::test]
 async fn a_schema_that_is_not_a_superusers_alone_is_refused() {
     for (prepare, words) in [
-        (
-            "CREATE ROLE squatter_a; CREATE SCHEMA queen AUTHORIZATION squatter_a",
-            "42501",
-        ),
-        (
-            "CREATE ROLE squatter_b; CREATE SCHEMA queen; GRANT CREATE ON SCHEMA queen TO squatter_b",
-            "42501",
-        ),
-        (
-            "CREATE SCHEMA queen; GRANT CREATE ON SCHEMA queen TO PUBLIC",
-            "42501",
-        ),
-        (
-            "CREATE SCHEMA queen; CREATE TABLE queen.queue (n int)",
-            "42710",
-        ),
-        (
-            "CREATE SCHEMA queen; CREATE FUNCTION queen.now() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-            "42710",
-        ),
-        (
-            "CREATE SCHEMA queen; CREATE OPERATOR queen.= (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)",
-            "42710",
-        ),
+        ("CREATE ROLE squatter_a; CREATE SCHEMA queen AUTHORIZATION squatter_a", "42501"),
+        ("CREATE ROLE squatter_b; CREATE SCHEMA queen; GRANT CREATE ON SCHEMA queen TO squatter_b", "42501"),
+        ("CREATE SCHEMA queen; GRANT CREATE ON SCHEMA queen TO PUBLIC", "42501"),
+        ("CREATE SCHEMA queen; CREATE TABLE queen.queue (n int)", "42710"),
+        ("CREATE SCHEMA queen; CREATE FUNCTION queen.now() RETURNS int LANGUAGE sql AS 'SELECT 1'", "42710"),
+        ("CREATE SCHEMA queen; CREATE OPERATOR queen.= (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)", "42710"),
     ] {
         let db = shared_cluster().empty_database();
         let admin = shared_cluster().client(&db).await;
         rows(&admin, prepare).await;
-        assert_eq!(
-            ask(&admin, "CREATE EXTENSION queen").await,
-            Err(words.to_owned()),
-            "{prepare}"
-        );
+        assert_eq!(ask(&admin, "CREATE EXTENSION queen").await, Err(words.to_owned()), "{prepare}");
     }
     let db = shared_cluster().empty_database();
     let admin = shared_cluster().client(&db).await;
     rows(&admin, "CREATE SCHEMA elsewhere").await;
-    assert!(
-        ask(&admin, "CREATE EXTENSION queen SCHEMA elsewhere")
-            .await
-            .is_err()
-    );
+    assert!(ask(&admin, "CREATE EXTENSION queen SCHEMA elsewhere").await.is_err());
 }

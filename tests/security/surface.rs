@@ -57,10 +57,7 @@ async fn the_surface_is_what_the_ledger_says() {
     let mut surface = rows(&admin, SURFACE).await.replace(" RETURNS ~", "");
     // Secret settings are in no list; that they exist can be asked.
     for setting in ["queen.encryption_keys", "queen.encryption_key_file"] {
-        surface.push_str(&format!(
-            "\nsecret {setting} shown as {}",
-            rows(&admin, &format!("SHOW {setting}")).await
-        ));
+        surface.push_str(&format!("\nsecret {setting} shown as {}", rows(&admin, &format!("SHOW {setting}")).await));
     }
     surface.push('\n');
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("security/surface.txt");
@@ -72,10 +69,7 @@ async fn the_surface_is_what_the_ledger_says() {
 #[tokio::test]
 async fn unknown_settings_of_the_prefix_are_refused() {
     let (_, admin) = database().await;
-    assert_eq!(
-        crate::ask(&admin, "SET queen.no_such_setting = 1").await,
-        Err("42602".to_owned())
-    );
+    assert_eq!(crate::ask(&admin, "SET queen.no_such_setting = 1").await, Err("42602".to_owned()));
 }
 
 #[tokio::test]

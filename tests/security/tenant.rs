@@ -20,16 +20,11 @@ async fn a_plain_role_cannot_set_the_tenant_in_any_way() {
         format!("ALTER DATABASE {db} SET queen.tenant = '{OTHER}'"),
         format!("ALTER SYSTEM SET queen.tenant = '{OTHER}'"),
         format!("UPDATE pg_settings SET setting = '{OTHER}' WHERE name = 'queen.tenant'"),
-        format!(
-            "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql SET queen.tenant = '{OTHER}' AS 'SELECT 1'"
-        ),
+        format!("CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql SET queen.tenant = '{OTHER}' AS 'SELECT 1'"),
     ] {
         assert_eq!(ask(&client, &sql).await, Err("42501".to_owned()), "{sql}");
     }
-    assert_eq!(
-        rows(&client, "SELECT queen.current_tenant()").await,
-        DEFAULT
-    );
+    assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, DEFAULT);
     assert_eq!(rows(&client, "SHOW queen.tenant").await, DEFAULT);
 }
 
@@ -39,12 +34,7 @@ async fn connection_options_do_not_set_it_either() {
     shared_cluster().create_login("tenant_options", &["queen_admin"]);
     let mut command = shared_cluster().psql_command(&db);
     let output = command
-        .args([
-            "-U",
-            "tenant_options",
-            "-qAtc",
-            "SELECT queen.current_tenant()",
-        ])
+        .args(["-U", "tenant_options", "-qAtc", "SELECT queen.current_tenant()"])
         .env("PGOPTIONS", format!("-c queen.tenant={OTHER}"))
         .output()
         .unwrap();
@@ -58,11 +48,7 @@ async fn connection_options_do_not_set_it_either() {
 async fn a_pinned_login_sees_its_tenant_only_and_cannot_leave_it() {
     let (db, admin) = database().await;
     shared_cluster().create_login("tenant_pinned", &["queen_admin"]);
-    rows(
-        &admin,
-        &format!("ALTER ROLE tenant_pinned SET queen.tenant = '{OTHER}'"),
-    )
-    .await;
+    rows(&admin, &format!("ALTER ROLE tenant_pinned SET queen.tenant = '{OTHER}'")).await;
     let client = shared_cluster().client_as(&db, "tenant_pinned").await;
     for sql in [
         "RESET queen.tenant".to_owned(),
@@ -71,57 +57,29 @@ async fn a_pinned_login_sees_its_tenant_only_and_cannot_leave_it() {
         "ALTER ROLE tenant_pinned RESET queen.tenant".to_owned(),
     ] {
         let answer = ask(&client, &sql).await;
-        assert!(
-            answer.is_ok() || answer == Err("42501".to_owned()),
-            "{sql}: {answer:?}"
-        );
-        assert_eq!(
-            rows(&client, "SELECT queen.current_tenant()").await,
-            OTHER,
-            "{sql}"
-        );
+        assert!(answer.is_ok() || answer == Err("42501".to_owned()), "{sql}: {answer:?}");
+        assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, OTHER, "{sql}");
     }
     for sql in ["RESET ALL", "DISCARD ALL"] {
         rows(&client, sql).await;
-        assert_eq!(
-            rows(&client, "SELECT queen.current_tenant()").await,
-            OTHER,
-            "{sql}"
-        );
+        assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, OTHER, "{sql}");
     }
-    assert_eq!(
-        rows(&client, "SELECT count(*) FROM queen.queues").await,
-        "0"
-    );
+    assert_eq!(rows(&client, "SELECT count(*) FROM queen.queues").await, "0");
     rows(&client, "SELECT queen.push('mine', '1')").await;
     assert_eq!(rows(&admin, "SELECT queue FROM queen.queues").await, "q");
-    assert_eq!(
-        rows(&client, "SELECT queue FROM queen.queues").await,
-        "mine"
-    );
+    assert_eq!(rows(&client, "SELECT queue FROM queen.queues").await, "mine");
 }
 
 #[tokio::test]
 async fn a_superuser_may_grant_the_right_to_change_it() {
     let (db, admin) = database().await;
     shared_cluster().create_login("tenant_granted", &["queen_viewer"]);
-    rows(
-        &admin,
-        "GRANT SET ON PARAMETER queen.tenant TO tenant_granted",
-    )
-    .await;
+    rows(&admin, "GRANT SET ON PARAMETER queen.tenant TO tenant_granted").await;
     let client = shared_cluster().client_as(&db, "tenant_granted").await;
     rows(&client, &format!("SET queen.tenant = '{OTHER}'")).await;
     assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, OTHER);
-    assert_eq!(
-        rows(&client, "SELECT count(*) FROM queen.queues").await,
-        "0"
-    );
-    rows(
-        &admin,
-        "REVOKE SET ON PARAMETER queen.tenant FROM tenant_granted",
-    )
-    .await;
+    assert_eq!(rows(&client, "SELECT count(*) FROM queen.queues").await, "0");
+    rows(&admin, "REVOKE SET ON PARAMETER queen.tenant FROM tenant_granted").await;
 }
 
 /// Without the library in memory anybody can set anything under its prefix; the library drops that when it comes.
@@ -143,11 +101,7 @@ async fn a_tenant_set_before_the_library_was_loaded_does_not_count() {
         let client = cluster.client_as(&db, "early").await;
         rows(&client, &format!("SET queen.tenant = '{OTHER}'")).await;
         rows(&client, first).await;
-        assert_eq!(
-            rows(&client, "SELECT queen.current_tenant()").await,
-            DEFAULT,
-            "{first}"
-        );
+        assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, DEFAULT, "{first}");
     }
     let tenants = rows(&admin, "SELECT DISTINCT tenant FROM queen.queue").await;
     assert_eq!(tenants, DEFAULT);

@@ -22,11 +22,7 @@ async fn a_lease_id_that_is_not_the_live_one_moves_nothing_whatever_the_status()
         assert_eq!(verdict, INVALID_LEASE, "{status}");
     }
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|0|t");
-    assert_eq!(
-        db.ack(&batch, "d", "completed").await,
-        "ok released",
-        "the lease was untouched"
-    );
+    assert_eq!(db.ack(&batch, "d", "completed").await, "ok released", "the lease was untouched");
     // Not even a noop, when the lease that is given is over.
     assert_eq!(db.ack(&batch, "d", "completed").await, INVALID_LEASE);
 }
@@ -48,20 +44,12 @@ async fn without_lease_id_one_may_complete_under_anothers_live_lease_and_nothing
     db.configure("q", r#"{"retryLimit": 0}"#).await;
     let batch = leased(&db).await;
     for status in ["failed", "retry", "dlq", "nonsense"] {
-        assert_eq!(
-            db.ack_unleased(&batch, "b", status).await,
-            INVALID_LEASE,
-            "{status}"
-        );
+        assert_eq!(db.ack_unleased(&batch, "b", status).await, INVALID_LEASE, "{status}");
     }
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|0|t");
     assert_eq!(db.rows("SELECT count(*) FROM queen.dlq()").await, "0");
     assert_eq!(db.ack_unleased(&batch, "b", "completed").await, "ok");
-    assert_eq!(
-        db.cursor("q", QUEUE_MODE).await,
-        "1|0|t",
-        "and the lease stays"
-    );
+    assert_eq!(db.cursor("q", QUEUE_MODE).await, "1|0|t", "and the lease stays");
     assert_eq!(db.ack(&batch, "d", "completed").await, "ok released");
 }
 
@@ -70,12 +58,7 @@ async fn without_lease_id_a_completion_never_skips_a_failure_of_the_same_call() 
     let db = Db::new().await;
     let mut batch = leased(&db).await;
     batch.lease = String::new();
-    let verdicts = db
-        .ack_all(
-            &batch,
-            &[("b", "failed"), ("a", "completed"), ("d", "completed")],
-        )
-        .await;
+    let verdicts = db.ack_all(&batch, &[("b", "failed"), ("a", "completed"), ("d", "completed")]).await;
     assert_eq!(verdicts, format!("{INVALID_LEASE}\nok\nok"));
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "0|0|t");
 }
@@ -98,21 +81,12 @@ async fn a_failure_without_any_lease_is_told_so_and_a_completion_may_move_to_any
     let db = Db::new().await;
     let batch = leased(&db).await;
     db.push("q", "e f").await;
-    db.run(&format!("SELECT queen.release('{}')", batch.lease))
-        .await;
+    db.run(&format!("SELECT queen.release('{}')", batch.lease)).await;
     for status in ["failed", "retry", "dlq"] {
-        assert_eq!(
-            db.ack_unleased(&batch, "a", status).await,
-            NO_LEASE,
-            "{status}"
-        );
+        assert_eq!(db.ack_unleased(&batch, "a", status).await, NO_LEASE, "{status}");
     }
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|0|f");
-    assert_eq!(
-        db.ack_unleased(&batch, "e", "completed").await,
-        "ok",
-        "beyond what was leased"
-    );
+    assert_eq!(db.ack_unleased(&batch, "e", "completed").await, "ok", "beyond what was leased");
     assert_eq!(db.pop("'q', batch => 9").await.ids, "f");
 }
 
@@ -134,24 +108,12 @@ async fn an_id_that_is_nowhere_is_unresolvable_and_the_cursor_untouched() {
     let db = Db::new().await;
     let batch = leased(&db).await;
     db.push("q", "beyond").await;
-    for id in [
-        "never pushed",
-        "beyond",
-        "",
-        "0190aaaa-0000-7000-8000-00000000000f",
-    ] {
+    for id in ["never pushed", "beyond", "", "0190aaaa-0000-7000-8000-00000000000f"] {
         for status in ["completed", "failed", "retry", "dlq"] {
-            assert_eq!(
-                db.ack(&batch, id, status).await,
-                UNRESOLVABLE,
-                "{id} {status}"
-            );
+            assert_eq!(db.ack(&batch, id, status).await, UNRESOLVABLE, "{id} {status}");
         }
     }
-    assert_eq!(
-        db.ack_unleased(&batch, "beyond", "completed").await,
-        UNRESOLVABLE
-    );
+    assert_eq!(db.ack_unleased(&batch, "beyond", "completed").await, UNRESOLVABLE);
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|0|t");
 }
 
@@ -159,31 +121,16 @@ async fn an_id_that_is_nowhere_is_unresolvable_and_the_cursor_untouched() {
 async fn a_group_that_never_popped_and_a_partition_that_is_not_there_are_told_so() {
     let db = Db::new().await;
     let batch = leased(&db).await;
-    let stranger = Batch {
-        group: "nobody".to_owned(),
-        ..batch.clone()
-    };
+    let stranger = Batch { group: "nobody".to_owned(), ..batch.clone() };
     for status in ["completed", "failed"] {
-        assert_eq!(
-            db.ack_unleased(&stranger, "a", status).await,
-            "no: consumer not found"
-        );
-        let lost = Batch {
-            partition_id: "0190aaaa-0000-7000-8000-00000000000f".to_owned(),
-            ..batch.clone()
-        };
+        assert_eq!(db.ack_unleased(&stranger, "a", status).await, "no: consumer not found");
+        let lost = Batch { partition_id: "0190aaaa-0000-7000-8000-00000000000f".to_owned(), ..batch.clone() };
         assert_eq!(db.ack(&lost, "a", status).await, "no: partition not found");
     }
     // A group that is subscribed but has had nothing of this partition.
     db.pop("'q', 'subscribed'").await;
-    let subscribed = Batch {
-        group: "subscribed".to_owned(),
-        ..batch
-    };
-    assert_eq!(
-        db.ack_unleased(&subscribed, "a", "completed").await,
-        "no: consumer not found"
-    );
+    let subscribed = Batch { group: "subscribed".to_owned(), ..batch };
+    assert_eq!(db.ack_unleased(&subscribed, "a", "completed").await, "no: consumer not found");
 }
 
 #[tokio::test]
@@ -217,27 +164,10 @@ async fn completing_a_message_completes_those_before_it() {
 async fn the_lowest_failure_decides_and_a_success_above_it_moves_nothing() {
     let db = Db::new().await;
     let batch = leased(&db).await;
-    let verdicts = db
-        .ack_all(
-            &batch,
-            &[
-                ("d", "completed"),
-                ("c", "dlq"),
-                ("a", "completed"),
-                ("b", "retry"),
-            ],
-        )
-        .await;
-    assert_eq!(
-        verdicts,
-        "ok released\nok released\nok released\nok released"
-    );
+    let verdicts = db.ack_all(&batch, &[("d", "completed"), ("c", "dlq"), ("a", "completed"), ("b", "retry")]).await;
+    assert_eq!(verdicts, "ok released\nok released\nok released\nok released");
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "0|0|f");
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.dlq()").await,
-        "0",
-        "c was above b"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.dlq()").await, "0", "c was above b");
     assert_eq!(db.pop("'q', batch => 9").await.ids, "b c d");
 }
 
@@ -255,16 +185,8 @@ async fn of_several_signals_for_one_message_dlq_beats_failed_beats_retry() {
         let batch = leased(&db).await;
         let items: Vec<(&str, &str)> = signals.iter().map(|s| ("a", *s)).collect();
         let verdicts = db.ack_all(&batch, &items).await;
-        let one = if cursor.starts_with('0') {
-            "ok released dlq"
-        } else {
-            "ok released"
-        };
-        assert_eq!(
-            verdicts,
-            format!("{one}\n{one}"),
-            "items with one id share its flags: {signals:?}"
-        );
+        let one = if cursor.starts_with('0') { "ok released dlq" } else { "ok released" };
+        assert_eq!(verdicts, format!("{one}\n{one}"), "items with one id share its flags: {signals:?}");
         assert_eq!(db.cursor("q", QUEUE_MODE).await, cursor, "{signals:?}");
     }
 }
@@ -273,12 +195,8 @@ async fn of_several_signals_for_one_message_dlq_beats_failed_beats_retry() {
 async fn groups_do_not_see_each_others_cursors_leases_or_budgets() {
     let db = Db::new().await;
     db.push("q", "a b").await;
-    let one = db
-        .pop("'q', 'one', batch => 2, subscription_mode => 'all'")
-        .await;
-    let two = db
-        .pop("'q', 'two', batch => 2, subscription_mode => 'all'")
-        .await;
+    let one = db.pop("'q', 'one', batch => 2, subscription_mode => 'all'").await;
+    let two = db.pop("'q', 'two', batch => 2, subscription_mode => 'all'").await;
     assert_eq!((one.ids.as_str(), two.ids.as_str()), ("a b", "a b"));
     assert_eq!(db.ack(&one, "a", "failed").await, "ok released");
     assert_eq!(db.cursor("q", "two").await, "-1|0|t");
@@ -286,10 +204,7 @@ async fn groups_do_not_see_each_others_cursors_leases_or_budgets() {
     assert_eq!(db.cursor("q", "one").await, "-1|1|f");
     // The lease of one group is nothing to another.
     let one = db.pop("'q', 'one', batch => 2").await;
-    let mixed = Batch {
-        group: "two".to_owned(),
-        ..one
-    };
+    let mixed = Batch { group: "two".to_owned(), ..one };
     assert_eq!(db.ack(&mixed, "a", "completed").await, INVALID_LEASE);
 }
 
@@ -299,14 +214,8 @@ async fn acknowledging_in_one_partition_leaves_the_lease_of_the_others_alone() {
     db.push_to("q", "p1", "a b").await;
     db.push_to("q", "p2", "c d").await;
     let batch = db.pop("'q', batch => 9, max_partitions => 0").await;
-    let p2 = Batch {
-        partition_id: db.partition_id("q", "p2").await,
-        ..batch.clone()
-    };
-    let p1 = Batch {
-        partition_id: db.partition_id("q", "p1").await,
-        ..batch
-    };
+    let p2 = Batch { partition_id: db.partition_id("q", "p2").await, ..batch.clone() };
+    let p1 = Batch { partition_id: db.partition_id("q", "p1").await, ..batch };
     assert_eq!(db.ack(&p2, "c", "failed").await, "ok released");
     assert_eq!(db.ack(&p1, "a", "completed").await, "ok");
     assert_eq!(db.ack(&p1, "b", "completed").await, "ok released");

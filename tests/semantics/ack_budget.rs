@@ -23,16 +23,8 @@ async fn failed_is_charged_and_delivered_again_and_the_one_beyond_the_limit_is_f
     let batch = db.pop("'q', batch => 2").await;
     assert_eq!((batch.ids.as_str(), batch.attempt), ("a b", 4));
     assert_eq!(db.ack(&batch, "a", "failed").await, "ok released dlq");
-    assert_eq!(
-        db.cursor("q", QUEUE_MODE).await,
-        "0|0|f",
-        "a fresh budget for what follows"
-    );
-    assert_eq!(
-        db.rows("SELECT transaction_id, retry_count, reason FROM queen.dlq()")
-            .await,
-        "a|3|retries_exhausted"
-    );
+    assert_eq!(db.cursor("q", QUEUE_MODE).await, "0|0|f", "a fresh budget for what follows");
+    assert_eq!(db.rows("SELECT transaction_id, retry_count, reason FROM queen.dlq()").await, "a|3|retries_exhausted");
     assert_eq!(db.pop("'q', batch => 2").await.ids, "b");
 }
 
@@ -49,9 +41,7 @@ async fn a_limit_of_zero_makes_the_first_failure_final() {
 async fn a_failure_completes_what_is_before_it() {
     let db = Db::new().await;
     let batch = leased(&db).await;
-    let verdicts = db
-        .ack_all(&batch, &[("b", "completed"), ("c", "failed")])
-        .await;
+    let verdicts = db.ack_all(&batch, &[("b", "completed"), ("c", "failed")]).await;
     assert_eq!(verdicts, "ok released\nok released");
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "1|1|f");
     assert_eq!(db.pop("'q', batch => 9").await.ids, "c d");
@@ -87,36 +77,24 @@ async fn a_message_settled_for_good_settles_what_is_before_it() {
 }
 
 #[tokio::test]
-async fn dead_lettering_is_on_when_either_switch_is_and_a_forced_dlq_files_even_when_both_are_off()
-{
-    for (queue, dlq, after, files) in [
-        ("q1", true, true, true),
-        ("q2", true, false, true),
-        ("q3", false, true, true),
-        ("q4", false, false, false),
-    ] {
+async fn dead_lettering_is_on_when_either_switch_is_and_a_forced_dlq_files_even_when_both_are_off() {
+    for (queue, dlq, after, files) in
+        [("q1", true, true, true), ("q2", true, false, true), ("q3", false, true, true), ("q4", false, false, false)]
+    {
         let db = Db::new().await;
         db.configure(
             queue,
-            &format!(
-                r#"{{"retryLimit": 0, "deadLetterQueue": {dlq}, "dlqAfterMaxRetries": {after}}}"#
-            ),
+            &format!(r#"{{"retryLimit": 0, "deadLetterQueue": {dlq}, "dlqAfterMaxRetries": {after}}}"#),
         )
         .await;
         db.push(queue, "a b").await;
         let batch = db.pop(&format!("'{queue}', batch => 2")).await;
-        let wanted = if files {
-            "ok released dlq"
-        } else {
-            "ok released dropped"
-        };
+        let wanted = if files { "ok released dlq" } else { "ok released dropped" };
         assert_eq!(db.ack(&batch, "a", "failed").await, wanted, "{queue}");
         let batch = db.pop(&format!("'{queue}', batch => 2")).await;
         assert_eq!(batch.ids, "b");
         assert_eq!(db.ack(&batch, "b", "dlq").await, "ok released dlq");
-        let filed = db
-            .rows("SELECT string_agg(transaction_id, ' ' ORDER BY \"offset\") FROM queen.dlq()")
-            .await;
+        let filed = db.rows("SELECT string_agg(transaction_id, ' ' ORDER BY \"offset\") FROM queen.dlq()").await;
         assert_eq!(filed, if files { "a b" } else { "b" }, "{queue}");
     }
 }
@@ -143,11 +121,7 @@ async fn expiry_release_renew_and_retry_charge_nothing_and_forget_nothing() {
     db.pop("'q'").await;
     db.expire().await;
     let batch = db.pop("'q'").await;
-    db.run(&format!(
-        "SELECT queen.renew_lease('{0}'); SELECT queen.release('{0}')",
-        batch.lease
-    ))
-    .await;
+    db.run(&format!("SELECT queen.renew_lease('{0}'); SELECT queen.release('{0}')", batch.lease)).await;
     let batch = db.pop("'q'").await;
     assert_eq!(db.ack(&batch, "a", "retry").await, "ok released");
     assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|1|f");
@@ -157,10 +131,7 @@ async fn expiry_release_renew_and_retry_charge_nothing_and_forget_nothing() {
 #[tokio::test]
 async fn reaching_the_end_of_the_batch_ends_the_lease_and_refills_the_budget_whoever_does_it() {
     for (door, sql) in [
-        (
-            "with the lease",
-            "SELECT queen.ack('<P>', 'b', lease_id => '<L>')",
-        ),
+        ("with the lease", "SELECT queen.ack('<P>', 'b', lease_id => '<L>')"),
         ("without", "SELECT queen.ack('<P>', 'b')"),
         ("the whole lease", "SELECT queen.ack_lease('<L>')"),
         (
@@ -178,11 +149,7 @@ async fn reaching_the_end_of_the_batch_ends_the_lease_and_refills_the_budget_who
         assert_eq!(db.ack(&batch, "a", "failed").await, "ok released");
         let batch = db.pop("'q', batch => 2").await;
         assert_eq!(db.cursor("q", QUEUE_MODE).await, "-1|1|t", "{door}");
-        db.run(
-            &sql.replace("<L>", &batch.lease)
-                .replace("<P>", &batch.partition_id),
-        )
-        .await;
+        db.run(&sql.replace("<L>", &batch.lease).replace("<P>", &batch.partition_id)).await;
         assert_eq!(db.cursor("q", QUEUE_MODE).await, "1|0|f", "{door}");
         db.push("q", "c").await;
         assert_eq!(db.pop("'q'").await.attempt, 1, "{door}");

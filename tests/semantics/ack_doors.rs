@@ -14,14 +14,8 @@ enum Door {
     Transaction,
 }
 
-const DOORS: [Door; 6] = [
-    Door::Ack,
-    Door::AckUnleased,
-    Door::AckBatch,
-    Door::AckBatchJson,
-    Door::Nack,
-    Door::Transaction,
-];
+const DOORS: [Door; 6] =
+    [Door::Ack, Door::AckUnleased, Door::AckBatch, Door::AckBatchJson, Door::Nack, Door::Transaction];
 
 /// Settles, and answers the last verdict: as by `verdict_columns`, flags that the door has no word for left out.
 async fn settle(db: &Db, door: Door, batch: &Batch, items: &[(&str, &str)]) -> String {
@@ -56,11 +50,7 @@ async fn settle(db: &Db, door: Door, batch: &Batch, items: &[(&str, &str)]) -> S
         }
         Door::AckBatchJson => {
             let text = db
-                .rows(&format!(
-                    "SELECT queen.ack_batch_json({}, {})",
-                    lit(&ack_items(batch, items)),
-                    lit(&batch.group)
-                ))
+                .rows(&format!("SELECT queen.ack_batch_json({}, {})", lit(&ack_items(batch, items)), lit(&batch.group)))
                 .await;
             let answers: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
             assert_eq!(answers.len(), items.len());
@@ -70,12 +60,9 @@ async fn settle(db: &Db, door: Door, batch: &Batch, items: &[(&str, &str)]) -> S
                 None => {
                     assert_eq!(answer["success"], true);
                     let mut words = vec!["ok"];
-                    for (key, word) in [
-                        ("leaseReleased", "released"),
-                        ("dlq", "dlq"),
-                        ("dropped", "dropped"),
-                        ("noop", "noop"),
-                    ] {
+                    for (key, word) in
+                        [("leaseReleased", "released"), ("dlq", "dlq"), ("dropped", "dropped"), ("noop", "noop")]
+                    {
                         if answer[key] == true {
                             words.push(word);
                         }
@@ -93,20 +80,13 @@ async fn settle(db: &Db, door: Door, batch: &Batch, items: &[(&str, &str)]) -> S
                 })
                 .collect();
             let text = db
-                .rows(&format!(
-                    "SELECT queen.transaction({})",
-                    lit(&serde_json::Value::Array(operations).to_string())
-                ))
+                .rows(&format!("SELECT queen.transaction({})", lit(&serde_json::Value::Array(operations).to_string())))
                 .await;
             let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
             last = if answer["success"] == true {
                 let results = answer["results"].as_array().unwrap();
                 assert_eq!(results.len(), items.len());
-                if results.last().unwrap()["dlq"] == true {
-                    "ok dlq".to_owned()
-                } else {
-                    "ok".to_owned()
-                }
+                if results.last().unwrap()["dlq"] == true { "ok dlq".to_owned() } else { "ok".to_owned() }
             } else {
                 assert_eq!(answer["results"], serde_json::json!([]));
                 format!("no: {}", answer["error"].as_str().unwrap())
@@ -124,33 +104,17 @@ async fn pop_ten_settle_three_let_the_lease_end_and_the_other_seven_come_in_orde
     for door in DOORS {
         let db = Db::new().await;
         db.push("q", TEN).await;
-        let batch = db
-            .pop("'q', 'g', batch => 10, subscription_mode => 'all'")
-            .await;
+        let batch = db.pop("'q', 'g', batch => 10, subscription_mode => 'all'").await;
         assert_eq!(batch.ids, TEN);
-        let three = [
-            ("m1", "completed"),
-            ("m2", "completed"),
-            ("m3", "completed"),
-        ];
-        assert!(
-            settle(&db, door, &batch, &three).await.starts_with("ok"),
-            "{door:?}"
-        );
-        assert_eq!(
-            db.pop("'q', 'g', batch => 10").await.ids,
-            "",
-            "{door:?}: still leased"
-        );
+        let three = [("m1", "completed"), ("m2", "completed"), ("m3", "completed")];
+        assert!(settle(&db, door, &batch, &three).await.starts_with("ok"), "{door:?}");
+        assert_eq!(db.pop("'q', 'g', batch => 10").await.ids, "", "{door:?}: still leased");
         db.expire().await;
         let rest = db.pop("'q', 'g', batch => 10").await;
         assert_eq!((rest.ids.as_str(), rest.attempt), (SEVEN, 2), "{door:?}");
         // And the seven are settled by the same door.
         let all: Vec<(&str, &str)> = SEVEN.split(' ').map(|id| (id, "completed")).collect();
-        assert!(
-            settle(&db, door, &rest, &all).await.starts_with("ok"),
-            "{door:?}"
-        );
+        assert!(settle(&db, door, &rest, &all).await.starts_with("ok"), "{door:?}");
         assert_eq!(db.cursor("q", "g").await, "9|0|f", "{door:?}");
         assert_eq!(db.pop("'q', 'g', batch => 10").await.ids, "", "{door:?}");
         db.verify().await;
@@ -164,18 +128,9 @@ async fn settle_three_of_ten_out_of_order_and_in_several_segments() {
         for id in TEN.split(' ') {
             db.push("q", id).await;
         }
-        let batch = db
-            .pop("'q', 'g', batch => 10, subscription_mode => 'all'")
-            .await;
-        let three = [
-            ("m3", "completed"),
-            ("m1", "completed"),
-            ("m2", "completed"),
-        ];
-        assert!(
-            settle(&db, door, &batch, &three).await.starts_with("ok"),
-            "{door:?}"
-        );
+        let batch = db.pop("'q', 'g', batch => 10, subscription_mode => 'all'").await;
+        let three = [("m3", "completed"), ("m1", "completed"), ("m2", "completed")];
+        assert!(settle(&db, door, &batch, &three).await.starts_with("ok"), "{door:?}");
         db.expire().await;
         assert_eq!(db.pop("'q', 'g', batch => 10").await.ids, SEVEN, "{door:?}");
     }
@@ -187,16 +142,8 @@ async fn ack_lease_of_a_lease_that_a_partial_ack_shortened_completes_the_rest() 
     db.push("q", TEN).await;
     let batch = db.pop("'q', batch => 10").await;
     assert_eq!(db.ack(&batch, "m3", "completed").await, "ok");
-    assert_eq!(
-        db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease))
-            .await,
-        "7"
-    );
-    assert_eq!(
-        db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease))
-            .await,
-        "0"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease)).await, "7");
+    assert_eq!(db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease)).await, "0");
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "9|0|f");
 }
 
@@ -208,24 +155,15 @@ async fn every_door_refuses_a_lease_that_is_over_and_moves_nothing() {
         }
         let db = Db::new().await;
         db.push("q", TEN).await;
-        let old = db
-            .pop("'q', 'g', batch => 10, subscription_mode => 'all'")
-            .await;
+        let old = db.pop("'q', 'g', batch => 10, subscription_mode => 'all'").await;
         db.expire().await;
         let new = db.pop("'q', 'g', batch => 10").await;
         for status in ["completed", "failed", "retry", "dlq"] {
             let verdict = settle(&db, door, &old, &[("m3", status)]).await;
-            assert!(
-                verdict.contains("invalid or expired lease"),
-                "{door:?} {status}: {verdict}"
-            );
+            assert!(verdict.contains("invalid or expired lease"), "{door:?} {status}: {verdict}");
         }
         assert_eq!(db.cursor("q", "g").await, "-1|0|t", "{door:?}");
-        assert_eq!(
-            db.ack(&new, "m10", "completed").await,
-            "ok released",
-            "{door:?}"
-        );
+        assert_eq!(db.ack(&new, "m10", "completed").await, "ok released", "{door:?}");
     }
 }
 
@@ -237,9 +175,7 @@ async fn every_door_charges_files_and_retries_alike() {
         db.push("q", "a b").await;
         // Without a lease id a failure is heard only when the lease is over.
         let pop = async || {
-            let batch = db
-                .pop("'q', 'g', batch => 2, subscription_mode => 'all'")
-                .await;
+            let batch = db.pop("'q', 'g', batch => 2, subscription_mode => 'all'").await;
             if door == Door::AckUnleased {
                 db.expire().await;
             }
@@ -254,9 +190,7 @@ async fn every_door_charges_files_and_retries_alike() {
         assert_eq!(db.cursor("q", "g").await, "0|0|f", "{door:?}");
         let verdict = settle(&db, door, &pop().await, &[("b", "dlq")]).await;
         assert!(verdict.ends_with("dlq"), "{door:?} {verdict}");
-        let filed = db
-            .rows("SELECT transaction_id, retry_count, consumer_group FROM queen.dlq() ORDER BY 1")
-            .await;
+        let filed = db.rows("SELECT transaction_id, retry_count, consumer_group FROM queen.dlq() ORDER BY 1").await;
         assert_eq!(filed, "a|1|g\nb|0|g", "{door:?}");
     }
 }
@@ -270,9 +204,7 @@ async fn what_retention_left_of_a_leased_batch_can_be_settled() {
         db.push("q", "m1 m2").await;
         db.age("q", 101).await;
         db.push("q", "m3 m4 m5").await;
-        let batch = db
-            .pop("'q', 'g', batch => 9, subscription_mode => 'all'")
-            .await;
+        let batch = db.pop("'q', 'g', batch => 9, subscription_mode => 'all'").await;
         assert_eq!(batch.ids, "m1 m2 m3 m4 m5");
         db.run("SELECT queen.maintain()").await;
         assert_eq!(db.stored("q").await, "m3 m4 m5");
@@ -293,13 +225,8 @@ async fn messages_without_a_transaction_id_are_settled_by_their_message_id() {
     for door in DOORS {
         let db = Db::new().await;
         db.run("BEGIN; SELECT queen.push('q', '1'), queen.push('q', '2'), queen.push('q', '3'); SELECT pg_sleep(0.03); COMMIT").await;
-        db.run(
-            r#"SELECT queen.push_batch('[{"queue":"q","payload":4},{"queue":"q","payload":5}]')"#,
-        )
-        .await;
-        let batch = db
-            .pop("'q', 'g', batch => 9, subscription_mode => 'all'")
-            .await;
+        db.run(r#"SELECT queen.push_batch('[{"queue":"q","payload":4},{"queue":"q","payload":5}]')"#).await;
+        let batch = db.pop("'q', 'g', batch => 9, subscription_mode => 'all'").await;
         let ids: Vec<&str> = batch.ids.split(' ').collect();
         settle(&db, door, &batch, &[(ids[1], "completed")]).await;
         assert_eq!(db.cursor("q", "g").await, "1|0|t", "{door:?}");
@@ -318,11 +245,7 @@ async fn a_batch_of_many_ids_explicit_and_not_is_resolved_each_to_its_own_offset
     let batch = db.pop("'q', batch => 100").await;
     let ids: Vec<&str> = batch.ids.split(' ').collect();
     // Everything up to 49, the highest first, and one that fails at 50.
-    let mut items: Vec<(&str, &str)> = ids[..50]
-        .iter()
-        .rev()
-        .map(|id| (*id, "completed"))
-        .collect();
+    let mut items: Vec<(&str, &str)> = ids[..50].iter().rev().map(|id| (*id, "completed")).collect();
     items.push((ids[50], "retry"));
     items.push(("nowhere", "completed"));
     let verdicts = db.ack_all(&batch, &items).await;
@@ -338,23 +261,13 @@ async fn a_batch_spans_partitions_and_leases_and_each_group_of_items_is_settled_
     db.push_to("q", "p2", "a b").await;
     let one = db.pop("'q', partition => 'p1', batch => 2").await;
     let two = db.pop("'q', partition => 'p2', batch => 2").await;
-    let mut items: Vec<serde_json::Value> =
-        serde_json::from_str(&ack_items(&one, &[("b", "completed")])).unwrap();
+    let mut items: Vec<serde_json::Value> = serde_json::from_str(&ack_items(&one, &[("b", "completed")])).unwrap();
     items.extend(
-        serde_json::from_str::<Vec<serde_json::Value>>(&ack_items(
-            &two,
-            &[("a", "failed"), ("b", "completed")],
-        ))
-        .unwrap(),
-    );
-    let stale = Batch {
-        lease: one.lease.clone(),
-        ..two.clone()
-    };
-    items.extend(
-        serde_json::from_str::<Vec<serde_json::Value>>(&ack_items(&stale, &[("a", "completed")]))
+        serde_json::from_str::<Vec<serde_json::Value>>(&ack_items(&two, &[("a", "failed"), ("b", "completed")]))
             .unwrap(),
     );
+    let stale = Batch { lease: one.lease.clone(), ..two.clone() };
+    items.extend(serde_json::from_str::<Vec<serde_json::Value>>(&ack_items(&stale, &[("a", "completed")])).unwrap());
     items.push(serde_json::json!({"transactionId": "a", "partitionId": "not a uuid"}));
     items.push(serde_json::json!({"transactionId": "a", "partitionId": one.partition_id, "leaseId": "not a uuid"}));
     items.push(serde_json::json!({"transactionId": "a"}));

@@ -13,11 +13,7 @@ async fn a_record_holds_the_message_and_its_failure() {
     .await;
     let id = db.rows("SELECT message_id FROM queen.messages()").await;
     let batch = db.pop("'q', 'g', subscription_mode => 'all'").await;
-    assert_eq!(
-        db.ack_with(&batch, "a", "failed", &batch.lease, "'first'")
-            .await,
-        "ok released"
-    );
+    assert_eq!(db.ack_with(&batch, "a", "failed", &batch.lease, "'first'").await, "ok released");
     let batch = db.pop("'q', 'g'").await;
     let told = db
         .rows(&format!(
@@ -61,20 +57,9 @@ async fn the_error_is_the_signals_own_else_the_first_given_else_a_word_of_the_br
         db.push("q", "a b").await;
         let batch = db.pop("'q', batch => 2").await;
         let item = |id: &str, status: &str, error: Option<&str>| json!({"transactionId": id, "partitionId": batch.partition_id, "leaseId": batch.lease, "status": status, "error": error});
-        let items = json!([
-            item("a", "completed", errors[0]),
-            item("b", "failed", errors[1])
-        ]);
-        db.run(&format!(
-            "SELECT queen.ack_batch({})",
-            lit(&items.to_string())
-        ))
-        .await;
-        assert_eq!(
-            db.rows("SELECT transaction_id, error FROM queen.dlq()")
-                .await,
-            format!("b|{wanted}")
-        );
+        let items = json!([item("a", "completed", errors[0]), item("b", "failed", errors[1])]);
+        db.run(&format!("SELECT queen.ack_batch({})", lit(&items.to_string()))).await;
+        assert_eq!(db.rows("SELECT transaction_id, error FROM queen.dlq()").await, format!("b|{wanted}"));
     }
 }
 
@@ -89,15 +74,8 @@ async fn the_reason_is_the_consumers_else_fatal_or_retries_exhausted() {
     ] {
         db.run("SELECT queen.push('q', '1')").await;
         let batch = db.pop("'q'").await;
-        db.run(&format!(
-            "SELECT queen.nack('{}', '{}', 'e', '{status}', {reason})",
-            batch.lease, batch.ids
-        ))
-        .await;
-        assert_eq!(
-            db.rows("SELECT reason FROM queen.dlq(max_rows => 1)").await,
-            wanted
-        );
+        db.run(&format!("SELECT queen.nack('{}', '{}', 'e', '{status}', {reason})", batch.lease, batch.ids)).await;
+        assert_eq!(db.rows("SELECT reason FROM queen.dlq(max_rows => 1)").await, wanted);
     }
 }
 
@@ -107,11 +85,8 @@ async fn an_error_text_is_cut_at_four_kibibytes_between_characters() {
     db.push("q", "a").await;
     let batch = db.pop("'q'").await;
     let text = format!("x{}", "é".repeat(3000));
-    db.ack_with(&batch, "a", "dlq", &batch.lease, &lit(&text))
-        .await;
-    let kept = db
-        .rows("SELECT octet_length(error), left(error, 3), right(error, 1) FROM queen.dlq()")
-        .await;
+    db.ack_with(&batch, "a", "dlq", &batch.lease, &lit(&text)).await;
+    let kept = db.rows("SELECT octet_length(error), left(error, 3), right(error, 1) FROM queen.dlq()").await;
     assert_eq!(kept, "4095|xéé|é");
 }
 
@@ -121,36 +96,15 @@ async fn several_groups_have_a_record_each_of_one_message() {
     let one = filed(&db, "g1").await;
     let two = file(&db, "g2").await;
     assert_ne!(one, two);
-    assert_eq!(
-        db.rows("SELECT consumer_group, dead_letters FROM queen.dlq_depth ORDER BY 1")
-            .await,
-        "g1|1\ng2|1"
-    );
+    assert_eq!(db.rows("SELECT consumer_group, dead_letters FROM queen.dlq_depth ORDER BY 1").await, "g1|1\ng2|1");
     assert_eq!(db.rows("SELECT dead_letters FROM queen.queues").await, "2");
     // Moving or deleting a record touches exactly one.
-    assert_eq!(
-        db.rows(&format!("SELECT queen.dlq_delete_row('{one}')"))
-            .await,
-        "1"
-    );
-    assert_eq!(
-        db.rows(&format!("SELECT queen.dlq_delete_row('{one}')"))
-            .await,
-        "0"
-    );
-    assert_eq!(
-        db.rows("SELECT consumer_group FROM queen.dlq()").await,
-        "g2"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_delete_row('{one}')")).await, "1");
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_delete_row('{one}')")).await, "0");
+    assert_eq!(db.rows("SELECT consumer_group FROM queen.dlq()").await, "g2");
     file(&db, "g3").await;
-    assert_eq!(
-        moved(&db, &format!("'{two}', 'elsewhere'")).await["result"],
-        "moved"
-    );
-    assert_eq!(
-        db.rows("SELECT consumer_group FROM queen.dlq()").await,
-        "g3"
-    );
+    assert_eq!(moved(&db, &format!("'{two}', 'elsewhere'")).await["result"], "moved");
+    assert_eq!(db.rows("SELECT consumer_group FROM queen.dlq()").await, "g3");
 }
 
 #[tokio::test]
@@ -174,11 +128,7 @@ async fn purge_takes_an_exact_queue_name_and_perhaps_a_group() {
     filed(&db, "g1").await;
     file(&db, "g2").await;
     for none in ["'Q'", "'%'", "'q', 'g'", "'unknown'"] {
-        assert_eq!(
-            db.rows(&format!("SELECT queen.dlq_purge({none})")).await,
-            "0",
-            "{none}"
-        );
+        assert_eq!(db.rows(&format!("SELECT queen.dlq_purge({none})")).await, "0", "{none}");
     }
     assert_eq!(db.state("SELECT queen.dlq_purge(NULL)").await, "22023");
     assert_eq!(db.state("SELECT queen.dlq_purge('')").await, "QN001");
@@ -197,9 +147,7 @@ async fn the_list_is_newest_failure_first_filtered_and_paged() {
     }
     // Same time: still a stable order.
     db.run("UPDATE queen.dead_letter_record SET failed_at = (SELECT max(failed_at) FROM queen.dead_letter_record) WHERE transaction_id IN ('d', 'e')").await;
-    let list = |arguments: &str| {
-        format!("SELECT string_agg(transaction_id, ' ') FROM queen.dlq({arguments})")
-    };
+    let list = |arguments: &str| format!("SELECT string_agg(transaction_id, ' ') FROM queen.dlq({arguments})");
     assert_eq!(db.rows(&list("")).await, "e d c b a");
     assert_eq!(db.rows(&list("max_rows => 2, skip => 1")).await, "d c");
     assert_eq!(db.rows(&list("max_rows => 0")).await, "~");
@@ -233,11 +181,7 @@ async fn retention_does_not_touch_a_record_and_it_can_still_be_moved() {
     db.age("q", 11).await;
     db.run("SELECT queen.maintain()").await;
     assert_eq!(db.stored("q").await, "");
-    assert_eq!(
-        db.rows("SELECT transaction_id, payload FROM queen.dlq()")
-            .await,
-        "a|0"
-    );
+    assert_eq!(db.rows("SELECT transaction_id, payload FROM queen.dlq()").await, "a|0");
     assert_eq!(moved(&db, &lit(&id)).await["offset"], 1, "offsets go on");
 }
 
@@ -258,8 +202,7 @@ async fn nothing_else_removes_a_record_except_dropping_the_queue() {
 async fn a_message_that_fails_for_good_twice_makes_one_record() {
     let db = Db::new().await;
     let first = filed(&db, "g").await;
-    db.run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')")
-        .await;
+    db.run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await;
     let batch: Batch = db.pop("'q', 'g'").await;
     assert_eq!(db.ack(&batch, "a", "dlq").await, "ok released dlq");
     assert_eq!(db.rows("SELECT id FROM queen.dlq()").await, first);

@@ -14,10 +14,7 @@ async fn any_partition_means_up_to_max_partitions_one_budget_and_one_lease_id() 
     let rest = db.pop("'q', batch => 100, max_partitions => 0").await;
     assert_eq!(rest.ids, "a b c", "leased partitions are skipped");
     assert_ne!(rest.lease, batch.lease);
-    assert_eq!(
-        db.pop("'q', batch => 100, max_partitions => 0").await.ids,
-        ""
-    );
+    assert_eq!(db.pop("'q', batch => 100, max_partitions => 0").await.ids, "");
 }
 
 #[tokio::test]
@@ -26,19 +23,10 @@ async fn one_partition_is_the_default_and_less_than_one_means_no_cap() {
     for partition in ["p1", "p2", "p3"] {
         db.push_to("q", partition, "a").await;
     }
-    assert_eq!(
-        db.pop("'q', 'g1', batch => 10, subscription_mode => 'all'")
-            .await
-            .ids,
-        "a"
-    );
-    let all = db
-        .pop("'q', 'g2', batch => 10, max_partitions => -1, subscription_mode => 'all'")
-        .await;
+    assert_eq!(db.pop("'q', 'g1', batch => 10, subscription_mode => 'all'").await.ids, "a");
+    let all = db.pop("'q', 'g2', batch => 10, max_partitions => -1, subscription_mode => 'all'").await;
     assert_eq!(all.ids, "a a a");
-    let null = db
-        .pop("'q', 'g3', batch => 10, max_partitions => 0, subscription_mode => 'all'")
-        .await;
+    let null = db.pop("'q', 'g3', batch => 10, max_partitions => 0, subscription_mode => 'all'").await;
     assert_eq!(null.ids, "a a a");
 }
 
@@ -62,8 +50,7 @@ async fn discovery_takes_the_queues_whose_namespace_and_task_are_exactly_as_give
     db.push("shop.orders.eu", "b").await;
     db.push("shop.bills", "c").await;
     db.push("shopping.orders", "d").await;
-    db.configure("odd name", r#"{"namespace": "shop", "task": "bills"}"#)
-        .await;
+    db.configure("odd name", r#"{"namespace": "shop", "task": "bills"}"#).await;
     db.push("odd name", "e").await;
     db.push("plain", "f").await;
     for (filter, wanted) in [
@@ -80,10 +67,7 @@ async fn discovery_takes_the_queues_whose_namespace_and_task_are_exactly_as_give
         ids.sort_unstable();
         assert_eq!(ids.join(" "), wanted, "{filter}");
     }
-    assert_eq!(
-        db.state("SELECT * FROM queen.pop_matching()").await,
-        "22023"
-    );
+    assert_eq!(db.state("SELECT * FROM queen.pop_matching()").await, "22023");
 }
 
 #[tokio::test]
@@ -96,9 +80,7 @@ async fn discovery_finds_queues_that_come_later() {
     assert_eq!(db.popped(pop).await.ids, "a");
     // Created after the group's first contact: with a mode of its own it starts there.
     db.push("s.two", "b").await;
-    let all = db
-        .popped(&pop.replace("'g'", "'g', subscription_mode => 'all'"))
-        .await;
+    let all = db.popped(&pop.replace("'g'", "'g', subscription_mode => 'all'")).await;
     assert_eq!(all.ids, "b");
 }
 
@@ -110,11 +92,7 @@ async fn no_queue_of_a_namespace_waits_behind_a_busy_one() {
     db.push("s.b", "quiet").await;
     let mut seen = vec![];
     for _ in 0..8 {
-        seen.push(
-            db.popped("queen.pop_matching('s', auto_ack => true)")
-                .await
-                .ids,
-        );
+        seen.push(db.popped("queen.pop_matching('s', auto_ack => true)").await.ids);
     }
     assert!(seen.contains(&"quiet".to_owned()), "{seen:?}");
 }
@@ -131,6 +109,8 @@ async fn the_first_discovery_subscribes_the_group_in_every_queue_that_fits() {
     db.run("SELECT queen.configure('s.c', '{\"namespace\": \"s\"}'); SELECT queen.configure('s.d', '{\"namespace\": \"s\"}')").await;
     db.push("s.a", "a").await;
     assert_eq!(db.popped(pop).await.ids, "a");
-    let known = db.rows("SELECT string_agg(queue, ' ' ORDER BY queue) FROM queen.consumer_groups WHERE consumer_group = 'g'").await;
+    let known = db
+        .rows("SELECT string_agg(queue, ' ' ORDER BY queue) FROM queen.consumer_groups WHERE consumer_group = 'g'")
+        .await;
     assert_eq!(known, "s.a s.b s.c s.d");
 }

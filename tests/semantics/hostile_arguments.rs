@@ -52,48 +52,28 @@ async fn a_required_argument_that_is_null_is_named_with_22023() {
 async fn null_for_an_optional_argument_means_its_default() {
     let db = Db::new().await;
     db.run("SELECT queen.push('q', '1', NULL, NULL, NULL, NULL); SELECT queen.push_many('q', ARRAY['1']::jsonb[], NULL, NULL)").await;
-    assert_eq!(
-        db.rows("SELECT partition, last_offset FROM queen.partitions")
-            .await,
-        "Default|1"
-    );
-    let batch = db
-        .pop("'q', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL")
-        .await;
+    assert_eq!(db.rows("SELECT partition, last_offset FROM queen.partitions").await, "Default|1");
+    let batch = db.pop("'q', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL").await;
     assert_eq!((batch.group.as_str(), batch.attempt), ("__QUEUE_MODE__", 1));
     assert_ne!(batch.lease, "", "auto_ack is off");
-    let verdict = db.rows(&format!("SELECT success, lease_released FROM queen.ack('{}', '{}', NULL, NULL, NULL, NULL, NULL)", batch.partition_id, batch.ids)).await;
+    let verdict = db
+        .rows(&format!(
+            "SELECT success, lease_released FROM queen.ack('{}', '{}', NULL, NULL, NULL, NULL, NULL)",
+            batch.partition_id, batch.ids
+        ))
+        .await;
     assert_eq!(verdict, "t|t");
     let batch = db.pop("'q'").await;
-    assert_eq!(
-        db.rows(&format!(
-            "SELECT queen.renew_lease('{}', NULL) IS NOT NULL",
-            batch.lease
-        ))
-        .await,
-        "t"
-    );
-    db.run(&format!(
-        "SELECT queen.nack('{}', '{}', NULL, NULL, NULL)",
-        batch.lease, batch.ids
-    ))
+    assert_eq!(db.rows(&format!("SELECT queen.renew_lease('{}', NULL) IS NOT NULL", batch.lease)).await, "t");
+    db.run(&format!("SELECT queen.nack('{}', '{}', NULL, NULL, NULL)", batch.lease, batch.ids)).await;
+    db.run(
+        "SELECT queen.dlq(NULL, NULL, NULL, NULL); SELECT queen.verify(NULL); SELECT queen.configure('q', NULL, NULL)",
+    )
     .await;
-    db.run("SELECT queen.dlq(NULL, NULL, NULL, NULL); SELECT queen.verify(NULL); SELECT queen.configure('q', NULL, NULL)").await;
-    assert_eq!(
-        db.rows("SELECT queen.drop_consumer_group('__QUEUE_MODE__', NULL, NULL)")
-            .await,
-        "1"
-    );
-    assert_eq!(
-        db.state("SELECT queen.pop_matching(NULL, NULL)").await,
-        "22023"
-    );
+    assert_eq!(db.rows("SELECT queen.drop_consumer_group('__QUEUE_MODE__', NULL, NULL)").await, "1");
+    assert_eq!(db.state("SELECT queen.pop_matching(NULL, NULL)").await, "22023");
     assert_eq!(db.state("SELECT queen.seek('q', NULL)").await, "QN015");
-    assert_eq!(
-        db.rows("SELECT queen.seek('q', NULL, true, NULL, NULL)")
-            .await,
-        "1"
-    );
+    assert_eq!(db.rows("SELECT queen.seek('q', NULL, true, NULL, NULL)").await, "1");
 }
 
 #[tokio::test]
@@ -125,10 +105,7 @@ async fn numbers_outside_their_range_are_refused_with_22023_and_named() {
     ] {
         let (state, message) = db.error(&format!("SELECT {call}")).await;
         assert_eq!(state, "22023", "{call}");
-        assert!(
-            message.contains(|c: char| c.is_ascii_digit()),
-            "the value is named: {message}"
-        );
+        assert!(message.contains(|c: char| c.is_ascii_digit()), "the value is named: {message}");
     }
     assert_eq!(db.state("CALL queen.wait('q', 'g', -1)").await, "22023");
     assert_eq!(db.rows("SELECT count(*) FROM queen.cursor").await, "0");
@@ -148,30 +125,14 @@ async fn numbers_at_the_ends_of_their_range_work() {
     ] {
         let batch = db.pop(&format!("'q', {pop}")).await;
         assert!(batch.ids.starts_with('a'), "{pop}");
-        db.run(&format!("SELECT queen.release('{}')", batch.lease))
-            .await;
+        db.run(&format!("SELECT queen.release('{}')", batch.lease)).await;
     }
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.messages(max_rows => 2147483647)")
-            .await,
-        "2"
-    );
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.messages(skip => 2147483647)")
-            .await,
-        "0"
-    );
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.dlq(max_rows => 2147483647, skip => 2147483647)")
-            .await,
-        "0"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.messages(max_rows => 2147483647)").await, "2");
+    assert_eq!(db.rows("SELECT count(*) FROM queen.messages(skip => 2147483647)").await, "0");
+    assert_eq!(db.rows("SELECT count(*) FROM queen.dlq(max_rows => 2147483647, skip => 2147483647)").await, "0");
     let id = db.partition_id("q", "Default").await;
     assert_eq!(
-        db.rows(&format!(
-            "SELECT count(*) FROM queen.read('{id}', 9223372036854775807, 2147483647)"
-        ))
-        .await,
+        db.rows(&format!("SELECT count(*) FROM queen.read('{id}', 9223372036854775807, 2147483647)")).await,
         "0"
     );
     db.verify().await;
@@ -180,12 +141,14 @@ async fn numbers_at_the_ends_of_their_range_work() {
 #[tokio::test]
 async fn arrays_must_have_one_dimension_and_their_bounds_do_not_count() {
     let db = Db::new().await;
+    assert_eq!(db.state("SELECT queen.push_many('q', ARRAY[ARRAY['1'],ARRAY['2']]::jsonb[])").await, "22023");
     assert_eq!(
-        db.state("SELECT queen.push_many('q', ARRAY[ARRAY['1'],ARRAY['2']]::jsonb[])")
-            .await,
+        db.state(
+            "SELECT queen.push_many('q', ARRAY['1','2']::jsonb[], transaction_ids => ARRAY[ARRAY['a'],ARRAY['b']])"
+        )
+        .await,
         "22023"
     );
-    assert_eq!(db.state("SELECT queen.push_many('q', ARRAY['1','2']::jsonb[], transaction_ids => ARRAY[ARRAY['a'],ARRAY['b']])").await, "22023");
     db.run("SELECT queen.push_many('q', '[5:6]={1,2}'::jsonb[], transaction_ids => '[0:1]={a,b}'::text[])").await;
     assert_eq!(db.stored("q").await, "a b");
 }
@@ -200,48 +163,31 @@ async fn bytes_that_are_no_segment_are_refused_by_the_codec() {
         "repeat('queen', 1000)::bytea",
         "convert_to(repeat(E'\\x7f', 100000), 'UTF8')",
     ] {
-        let state = db
-            .state(&format!("SELECT queen.decode_segment({bytes})"))
-            .await;
-        assert!(
-            ["QN011", "QN012"].contains(&state.as_str()),
-            "{bytes} {state}"
-        );
+        let state = db.state(&format!("SELECT queen.decode_segment({bytes})")).await;
+        assert!(["QN011", "QN012"].contains(&state.as_str()), "{bytes} {state}");
     }
 }
 
 #[tokio::test]
-async fn wait_is_refused_inside_a_transaction_block_and_a_function_and_looks_once_at_timeout_zero()
-{
+async fn wait_is_refused_inside_a_transaction_block_and_a_function_and_looks_once_at_timeout_zero() {
     let db = Db::new().await;
     db.push("q", "a").await;
-    assert_eq!(
-        db.rows("CALL queen.wait('q', '__QUEUE_MODE__', 0)").await,
-        "t"
-    );
+    assert_eq!(db.rows("CALL queen.wait('q', '__QUEUE_MODE__', 0)").await, "t");
     db.pop("'q'").await;
-    assert_eq!(
-        db.rows("CALL queen.wait('q', '__QUEUE_MODE__', 0)").await,
-        "f"
-    );
+    assert_eq!(db.rows("CALL queen.wait('q', '__QUEUE_MODE__', 0)").await, "f");
     assert_eq!(db.rows("CALL queen.wait('unknown', 'g', 0)").await, "f");
     db.run("BEGIN").await;
     assert_eq!(db.state("CALL queen.wait('q', 'g', 0)").await, "25001");
     db.run("ROLLBACK").await;
     db.run("CREATE FUNCTION waits() RETURNS boolean LANGUAGE plpgsql AS $$ DECLARE r boolean; BEGIN CALL queen.wait('q', 'g', 0, r); RETURN r; END $$").await;
     assert_eq!(db.state("SELECT waits()").await, "25001");
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.queues").await,
-        "1",
-        "looking creates nothing"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "1", "looking creates nothing");
 }
 
 #[tokio::test]
 async fn after_every_refusal_the_session_and_what_was_pending_go_on() {
     let db = Db::new().await;
-    db.run("BEGIN; SELECT queen.push('q', '1', transaction_id => 'a')")
-        .await;
+    db.run("BEGIN; SELECT queen.push('q', '1', transaction_id => 'a')").await;
     for (n, call) in [
         "queen.push('', '1')",
         "queen.push('q', NULL)",
@@ -256,8 +202,7 @@ async fn after_every_refusal_the_session_and_what_was_pending_go_on() {
         db.state(&format!("SELECT {call}")).await;
         db.run(&format!("ROLLBACK TO s{n}")).await;
     }
-    db.run("SELECT queen.push('q', '1', transaction_id => 'b'); COMMIT")
-        .await;
+    db.run("SELECT queen.push('q', '1', transaction_id => 'b'); COMMIT").await;
     assert_eq!(db.stored("q").await, "a b");
     db.verify().await;
 }

@@ -5,12 +5,7 @@ use crate::support::{Db, lit};
 /// Pushes through `push_batch` and demands the text back from every reader, byte for byte.
 async fn faithful(db: &Db, payload: &str) {
     let items = format!(r#"[{{"queue":"q","payload":{payload},"headers":{{"h":{payload}}}}}]"#);
-    let offset = db
-        .rows(&format!(
-            "SELECT \"offset\" FROM queen.push_batch({})",
-            lit(&items)
-        ))
-        .await;
+    let offset = db.rows(&format!("SELECT \"offset\" FROM queen.push_batch({})", lit(&items))).await;
     let id = db.partition_id("q", "Default").await;
     let shown: String = payload.chars().take(80).collect();
     // Compared in the server: the text may be large.
@@ -23,11 +18,7 @@ async fn faithful(db: &Db, payload: &str) {
         .await;
     assert_eq!(same, "t|t", "{shown}");
     assert_eq!(
-        db.rows(&format!(
-            "SELECT payload_text = {} FROM queen.pop('q', auto_ack => true)",
-            lit(payload)
-        ))
-        .await,
+        db.rows(&format!("SELECT payload_text = {} FROM queen.pop('q', auto_ack => true)", lit(payload))).await,
         "t",
         "{shown}"
     );
@@ -38,8 +29,7 @@ async fn faithful(db: &Db, payload: &str) {
 #[tokio::test]
 async fn payload_text_comes_back_byte_for_byte() {
     let db = Db::new().await;
-    let deep =
-        |open: &str, close: &str, n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));
+    let deep = |open: &str, close: &str, n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));
     for payload in [
         "123456789012345678901234567890".to_owned(),
         "-0".to_owned(),
@@ -75,33 +65,18 @@ async fn ten_megabytes_come_back_byte_for_byte_compressible_or_not() {
     let mut n = 1u64;
     let mut noise = String::with_capacity(10 << 20);
     while noise.len() < 10 << 20 {
-        n = n
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         noise.push_str(&format!("{n:016x}"));
     }
     let items = format!(r#"[{{"queue":"r","payload":"{noise}"}}]"#);
-    db.run(&format!("SELECT queen.push_batch({})", lit(&items)))
-        .await;
+    db.run(&format!("SELECT queen.push_batch({})", lit(&items))).await;
     assert_eq!(
-        db.rows(&format!(
-            "SELECT payload_text = {} FROM queen.pop('r')",
-            lit(&format!("\"{noise}\""))
-        ))
-        .await,
+        db.rows(&format!("SELECT payload_text = {} FROM queen.pop('r')", lit(&format!("\"{noise}\"")))).await,
         "t"
     );
-    db.run(&format!(
-        "SELECT queen.push('s', {})",
-        lit(&format!("\"{noise}\""))
-    ))
-    .await;
+    db.run(&format!("SELECT queen.push('s', {})", lit(&format!("\"{noise}\"")))).await;
     assert_eq!(
-        db.rows(&format!(
-            "SELECT payload = {}::jsonb FROM queen.pop('s')",
-            lit(&format!("\"{noise}\""))
-        ))
-        .await,
+        db.rows(&format!("SELECT payload = {}::jsonb FROM queen.pop('s')", lit(&format!("\"{noise}\"")))).await,
         "t"
     );
     db.verify().await;
@@ -117,15 +92,9 @@ async fn ten_thousand_levels_are_stored_or_refused_and_the_session_lives() {
             for sql in [
                 format!("SELECT queen.push('q', {})", lit(&payload)),
                 format!(r#"SELECT queen.push_batch('[{{"queue":"q","payload":{payload}}}]')"#),
-                format!(
-                    r#"SELECT queen.push_batch('[{{"queue":"q","payload":1,"headers":{{"a":{payload}}}}}]')"#
-                ),
-                format!(
-                    r#"SELECT queen.transaction('[{{"type":"push","queue":"q","payload":{payload}}}]')"#
-                ),
-                format!(
-                    r#"SELECT queen.ack_batch('[{{"transactionId":"a","partitionId":"x","error":{payload}}}]')"#
-                ),
+                format!(r#"SELECT queen.push_batch('[{{"queue":"q","payload":1,"headers":{{"a":{payload}}}}}]')"#),
+                format!(r#"SELECT queen.transaction('[{{"type":"push","queue":"q","payload":{payload}}}]')"#),
+                format!(r#"SELECT queen.ack_batch('[{{"transactionId":"a","partitionId":"x","error":{payload}}}]')"#),
             ] {
                 if db.client.simple_query(&sql).await.is_err() {
                     // The server's own check of the nesting.
@@ -138,17 +107,11 @@ async fn ten_thousand_levels_are_stored_or_refused_and_the_session_lives() {
     // Everything that was stored can be read, by all readers.
     let stored = db.rows("SELECT count(*) FROM queen.messages('q')").await;
     assert_eq!(
-        db.rows(
-            "SELECT count(*) FROM queen.pop('q', 'g', batch => 100, subscription_mode => 'all')"
-        )
-        .await,
+        db.rows("SELECT count(*) FROM queen.pop('q', 'g', batch => 100, subscription_mode => 'all')").await,
         stored
     );
     assert_eq!(
-        db.rows(
-            "SELECT length(queen.pop_json('q', 'h', batch => 100, subscription_mode => 'all')) > 0"
-        )
-        .await,
+        db.rows("SELECT length(queen.pop_json('q', 'h', batch => 100, subscription_mode => 'all')) > 0").await,
         "t"
     );
     db.verify().await;
@@ -159,11 +122,9 @@ async fn what_jsonb_cannot_hold_has_no_payload_but_its_text() {
     let db = Db::new().await;
     for payload in [r#""\u0000""#, r#"{"a":"\u0000"}"#, "1e999999"] {
         let items = format!(r#"[{{"queue":"q","payload":{payload},"headers":{{"h":{payload}}}}}]"#);
-        db.run(&format!("SELECT queen.push_batch({})", lit(&items)))
-            .await;
+        db.run(&format!("SELECT queen.push_batch({})", lit(&items))).await;
         assert_eq!(
-            db.rows("SELECT payload, headers, payload_text FROM queen.pop('q', auto_ack => true)")
-                .await,
+            db.rows("SELECT payload, headers, payload_text FROM queen.pop('q', auto_ack => true)").await,
             format!("~|~|{payload}")
         );
     }
@@ -171,32 +132,14 @@ async fn what_jsonb_cannot_hold_has_no_payload_but_its_text() {
     db.run(r#"SELECT queen.push_batch('[{"queue":"r","payload":1},{"queue":"r","payload":"\u0000","transactionId":"nul"},{"queue":"r","payload":3}]')"#).await;
     db.run("BEGIN").await;
     assert_eq!(
-        db.rows("SELECT payload, payload_text FROM queen.pop('r', batch => 9)")
-            .await,
+        db.rows("SELECT payload, payload_text FROM queen.pop('r', batch => 9)").await,
         "1|1\n~|\"\\u0000\"\n3|3"
     );
-    let batch_lease = db
-        .rows("SELECT lease_id FROM queen.cursor WHERE lease_id IS NOT NULL")
-        .await;
-    db.run(&format!(
-        "SELECT queen.nack('{batch_lease}', 'nul', status => 'dlq'); COMMIT"
-    ))
-    .await;
-    assert_eq!(
-        db.rows("SELECT payload, payload_text FROM queen.dlq()")
-            .await,
-        "~|\"\\u0000\""
-    );
-    assert_eq!(
-        db.rows("SELECT v ->> 'result' FROM queen.dlq() d, queen.dlq_move_v1(d.id) v")
-            .await,
-        "moved"
-    );
-    assert_eq!(
-        db.rows("SELECT payload_text FROM queen.messages('r', max_rows => 1)")
-            .await,
-        "\"\\u0000\""
-    );
+    let batch_lease = db.rows("SELECT lease_id FROM queen.cursor WHERE lease_id IS NOT NULL").await;
+    db.run(&format!("SELECT queen.nack('{batch_lease}', 'nul', status => 'dlq'); COMMIT")).await;
+    assert_eq!(db.rows("SELECT payload, payload_text FROM queen.dlq()").await, "~|\"\\u0000\"");
+    assert_eq!(db.rows("SELECT v ->> 'result' FROM queen.dlq() d, queen.dlq_move_v1(d.id) v").await, "moved");
+    assert_eq!(db.rows("SELECT payload_text FROM queen.messages('r', max_rows => 1)").await, "\"\\u0000\"");
     db.verify().await;
 }
 
@@ -206,10 +149,7 @@ async fn a_lone_surrogate_in_a_payload_is_kept_and_in_a_name_or_id_refused() {
     // The server's own json type takes it; only readers that make text of it must refuse.
     let sql = r#"SELECT queen.push_batch('[{"queue":"q","payload":{"a":"\ud800"}}]')"#;
     if db.client.simple_query(sql).await.is_ok() {
-        assert_eq!(
-            db.rows("SELECT payload_text FROM queen.pop('q')").await,
-            r#"{"a":"\ud800"}"#
-        );
+        assert_eq!(db.rows("SELECT payload_text FROM queen.pop('q')").await, r#"{"a":"\ud800"}"#);
     } else {
         assert_eq!(db.state(sql).await, "22P02");
     }
@@ -218,13 +158,8 @@ async fn a_lone_surrogate_in_a_payload_is_kept_and_in_a_name_or_id_refused() {
         r#"{"queue":"q","partition":"\udc00x","payload":1}"#,
         r#"{"queue":"q","transactionId":"\ud800","payload":1}"#,
     ] {
-        let state = db
-            .state(&format!("SELECT queen.push_batch('[{item}]')"))
-            .await;
-        assert!(
-            ["QN008", "22P02"].contains(&state.as_str()),
-            "{state} {item}"
-        );
+        let state = db.state(&format!("SELECT queen.push_batch('[{item}]')")).await;
+        assert!(["QN008", "22P02"].contains(&state.as_str()), "{state} {item}");
     }
     db.verify().await;
 }
@@ -237,8 +172,7 @@ async fn the_text_doors_take_any_depth_and_every_reader_survives_it() {
     let items = format!(
         r#"[{{"queue":"q","payload":{payload},"transactionId":"deep"}},{{"queue":"q","payload":"\ud800","transactionId":"b"}}]"#
     );
-    db.run(&format!("SELECT queen.push_batch_json({})", lit(&items)))
-        .await;
+    db.run(&format!("SELECT queen.push_batch_json({})", lit(&items))).await;
     let batch = db.pop("'q', batch => 9").await;
     assert_eq!(batch.ids, "deep b");
     let shown = format!("{payload}\n\"\\ud800\"");
@@ -247,19 +181,12 @@ async fn the_text_doors_take_any_depth_and_every_reader_survives_it() {
         assert!(text == shown, "{sql}: {} bytes", text.len());
     };
     same("SELECT payload_text FROM queen.messages('q') ORDER BY \"offset\"").await;
-    same("SELECT payload_text FROM queen.pop('q', 'g', batch => 9, subscription_mode => 'all')")
-        .await;
+    same("SELECT payload_text FROM queen.pop('q', 'g', batch => 9, subscription_mode => 'all')").await;
     same("SELECT f.payload_text FROM queen.segment s, queen.decode_segment(s.data) f").await;
-    let json = db
-        .rows("SELECT queen.pop_json('q', 'h', batch => 9, subscription_mode => 'all')")
-        .await;
+    let json = db.rows("SELECT queen.pop_json('q', 'h', batch => 9, subscription_mode => 'all')").await;
     assert!(json.contains(&payload) && json.contains(r#""\ud800""#));
     assert_eq!(db.ack(&batch, "deep", "dlq").await, "ok released dlq");
-    assert_eq!(
-        db.rows("SELECT payload, length(payload_text) FROM queen.dlq()")
-            .await,
-        format!("~|{}", payload.len())
-    );
+    assert_eq!(db.rows("SELECT payload, length(payload_text) FROM queen.dlq()").await, format!("~|{}", payload.len()));
     let result = "SELECT v ->> 'result' FROM queen.dlq() d, queen.dlq_move_v1(d.id, 'r') v";
     assert_eq!(db.rows(result).await, "moved");
     db.verify().await;
@@ -281,10 +208,9 @@ async fn the_text_doors_refuse_what_is_no_json_and_quote_none_of_it() {
         "[{\"queue\":\"q\",\"payload\":01}]",
         "[{\"queue\":\"q\",\"payload\":NaN}]",
     ] {
-        for call in [
-            format!("queen.push_batch_json({})", lit(body)),
-            format!("queen.ack_batch_json({}, 'g')", lit(body)),
-        ] {
+        for call in
+            [format!("queen.push_batch_json({})", lit(body)), format!("queen.ack_batch_json({}, 'g')", lit(body))]
+        {
             let (state, message) = db.error(&format!("SELECT {call}")).await;
             assert_eq!(state, "QN008", "{body}");
             assert!(!message.contains("secret"), "{message}");

@@ -16,11 +16,7 @@ async fn of_two_partitions(db: &Db) -> crate::support::Batch {
 async fn ack_lease_completes_everything_in_all_partitions_and_counts_it() {
     let db = Db::new().await;
     let batch = of_two_partitions(&db).await;
-    assert_eq!(
-        db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease))
-            .await,
-        "3"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.ack_lease('{}')", batch.lease)).await, "3");
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "1|0|f\n0|0|f");
 }
 
@@ -28,11 +24,7 @@ async fn ack_lease_completes_everything_in_all_partitions_and_counts_it() {
 async fn release_gives_back_all_partitions_at_once_and_charges_nothing() {
     let db = Db::new().await;
     let batch = of_two_partitions(&db).await;
-    assert_eq!(
-        db.rows(&format!("SELECT queen.release('{}')", batch.lease))
-            .await,
-        "2"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.release('{}')", batch.lease)).await, "2");
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "-1|0|f\n-1|0|f");
     let again = db.pop("'q', batch => 9, max_partitions => 0").await;
     let mut ids: Vec<&str> = again.ids.split(' ').collect();
@@ -46,11 +38,7 @@ async fn release_keeps_what_was_completed() {
     db.push("q", "a b").await;
     let batch = db.pop("'q', batch => 2").await;
     assert_eq!(db.ack(&batch, "a", "completed").await, "ok");
-    assert_eq!(
-        db.rows(&format!("SELECT queen.release('{}')", batch.lease))
-            .await,
-        "1"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.release('{}')", batch.lease)).await, "1");
     assert_eq!(db.pop("'q', batch => 2").await.ids, "b");
 }
 
@@ -61,34 +49,16 @@ async fn on_a_dead_lease_ack_lease_and_release_answer_0_renew_null_and_nack_a_re
     db.expire().await;
     let taken = db.pop("'q', partition => 'p1', batch => 9").await;
     for dead in [batch.lease.as_str(), NOBODY] {
-        assert_eq!(
-            db.rows(&format!("SELECT queen.ack_lease('{dead}')")).await,
-            "0"
-        );
-        assert_eq!(
-            db.rows(&format!("SELECT queen.release('{dead}')")).await,
-            "0"
-        );
-        assert_eq!(
-            db.rows(&format!("SELECT queen.renew_lease('{dead}')"))
-                .await,
-            "~"
-        );
+        assert_eq!(db.rows(&format!("SELECT queen.ack_lease('{dead}')")).await, "0");
+        assert_eq!(db.rows(&format!("SELECT queen.release('{dead}')")).await, "0");
+        assert_eq!(db.rows(&format!("SELECT queen.renew_lease('{dead}')")).await, "~");
         for id in ["a", "c", "nowhere"] {
-            let verdict = db
-                .rows(&format!(
-                    "SELECT {} FROM queen.nack('{dead}', '{id}') a",
-                    verdict_columns("a")
-                ))
-                .await;
+            let verdict =
+                db.rows(&format!("SELECT {} FROM queen.nack('{dead}', '{id}') a", verdict_columns("a"))).await;
             assert_eq!(verdict, INVALID_LEASE, "{dead} {id}");
         }
     }
-    assert_eq!(
-        db.ack(&taken, "b", "completed").await,
-        "ok released",
-        "the new holder lost nothing"
-    );
+    assert_eq!(db.ack(&taken, "b", "completed").await, "ok released", "the new holder lost nothing");
 }
 
 #[tokio::test]
@@ -112,11 +82,7 @@ async fn renew_never_shortens() {
     db.push("q", "a").await;
     let batch = db.pop("'q', lease_seconds => 5000").await;
     let end = db.rows("SELECT expires_at FROM queen.cursor").await;
-    assert_eq!(
-        db.rows(&format!("SELECT queen.renew_lease('{}', 1)", batch.lease))
-            .await,
-        end
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.renew_lease('{}', 1)", batch.lease)).await, end);
     assert_eq!(db.rows("SELECT expires_at FROM queen.cursor").await, end);
 }
 
@@ -144,22 +110,10 @@ async fn renew_takes_sixty_seconds_by_default_and_one_second_to_seven_days() {
         .await;
     assert_eq!(default, "t");
     for seconds in ["0", "-1", "604801"] {
-        let state = db
-            .state(&format!(
-                "SELECT queen.renew_lease('{}', {seconds})",
-                batch.lease
-            ))
-            .await;
+        let state = db.state(&format!("SELECT queen.renew_lease('{}', {seconds})", batch.lease)).await;
         assert_eq!(state, "22023", "{seconds}");
     }
-    assert_ne!(
-        db.rows(&format!(
-            "SELECT queen.renew_lease('{}', 604800)",
-            batch.lease
-        ))
-        .await,
-        "~"
-    );
+    assert_ne!(db.rows(&format!("SELECT queen.renew_lease('{}', 604800)", batch.lease)).await, "~");
 }
 
 #[tokio::test]
@@ -167,11 +121,7 @@ async fn a_renewed_lease_is_found_when_it_ends_and_not_before() {
     let db = Db::new().await;
     db.push("q", "a").await;
     let batch = db.pop("'q', lease_seconds => 1").await;
-    db.run(&format!(
-        "SELECT queen.renew_lease('{}', 2); SELECT pg_sleep(1.05)",
-        batch.lease
-    ))
-    .await;
+    db.run(&format!("SELECT queen.renew_lease('{}', 2); SELECT pg_sleep(1.05)", batch.lease)).await;
     assert_eq!(db.pop("'q'").await.ids, "");
     db.run("SELECT pg_sleep(1.05)").await;
     assert_eq!(db.pop("'q'").await.ids, "a");
@@ -183,32 +133,17 @@ async fn a_nack_of_an_id_that_the_lease_holds_in_several_partitions_is_refused()
     db.push_to("q", "p1", "same a").await;
     db.push_to("q", "p2", "same b").await;
     let batch = db.pop("'q', batch => 9, max_partitions => 0").await;
-    let (state, message) = db
-        .error(&format!("SELECT queen.nack('{}', 'same')", batch.lease))
-        .await;
+    let (state, message) = db.error(&format!("SELECT queen.nack('{}', 'same')", batch.lease)).await;
     assert_eq!(state, "QN017");
-    assert!(
-        message.contains("same") && message.contains('2'),
-        "{message}"
-    );
+    assert!(message.contains("same") && message.contains('2'), "{message}");
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "-1|0|t\n-1|0|t");
     // One that is in one of them is fine, and the other partition keeps its lease.
-    let verdict = db
-        .rows(&format!(
-            "SELECT {} FROM queen.nack('{}', 'b') a",
-            verdict_columns("a"),
-            batch.lease
-        ))
-        .await;
+    let verdict = db.rows(&format!("SELECT {} FROM queen.nack('{}', 'b') a", verdict_columns("a"), batch.lease)).await;
     assert_eq!(verdict, "ok released");
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "-1|0|t\n-1|1|f");
     // And then the other one is no longer ambiguous.
     let verdict = db
-        .rows(&format!(
-            "SELECT {} FROM queen.nack('{}', 'same', 'boom', 'dlq') a",
-            verdict_columns("a"),
-            batch.lease
-        ))
+        .rows(&format!("SELECT {} FROM queen.nack('{}', 'same', 'boom', 'dlq') a", verdict_columns("a"), batch.lease))
         .await;
     assert_eq!(verdict, "ok released dlq");
 }
@@ -228,11 +163,8 @@ async fn a_nack_of_an_id_that_the_lease_does_not_hold_is_told_why_as_ack_tells_i
         ("beyond", "retry", UNRESOLVABLE),
         ("nowhere", "completed", UNRESOLVABLE),
     ] {
-        let sql = format!(
-            "SELECT {} FROM queen.nack('{}', '{id}', NULL, '{status}') a",
-            verdict_columns("a"),
-            batch.lease
-        );
+        let sql =
+            format!("SELECT {} FROM queen.nack('{}', '{id}', NULL, '{status}') a", verdict_columns("a"), batch.lease);
         assert_eq!(db.rows(&sql).await, wanted, "{id} {status}");
     }
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "0|0|t\n-1|0|t");
@@ -242,21 +174,12 @@ async fn a_nack_of_an_id_that_the_lease_does_not_hold_is_told_why_as_ack_tells_i
 async fn nack_is_failed_unless_it_says_otherwise() {
     let db = Db::new().await;
     db.push("q", "a").await;
-    for (status, cursor) in [
-        ("'failed'", "-1|1|f"),
-        ("NULL", "-1|2|f"),
-        ("'retry'", "-1|2|f"),
-    ] {
+    for (status, cursor) in [("'failed'", "-1|1|f"), ("NULL", "-1|2|f"), ("'retry'", "-1|2|f")] {
         let batch = db.pop("'q'").await;
-        db.run(&format!(
-            "SELECT queen.nack('{}', 'a', status => {status})",
-            batch.lease
-        ))
-        .await;
+        db.run(&format!("SELECT queen.nack('{}', 'a', status => {status})", batch.lease)).await;
         assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, cursor, "{status}");
     }
     let batch = db.pop("'q'").await;
-    db.run(&format!("SELECT queen.nack('{}', 'a')", batch.lease))
-        .await;
+    db.run(&format!("SELECT queen.nack('{}', 'a')", batch.lease)).await;
     assert_eq!(db.cursor("q", "__QUEUE_MODE__").await, "-1|3|f");
 }

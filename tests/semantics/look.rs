@@ -5,18 +5,11 @@ use crate::support::Db;
 #[tokio::test]
 async fn messages_are_newest_first_over_all_partitions_and_filtered() {
     let db = Db::new().await;
-    for (queue, partition, id) in [
-        ("q", "p1", "a"),
-        ("q", "p2", "b"),
-        ("r", "p1", "c"),
-        ("q", "p1", "d"),
-    ] {
+    for (queue, partition, id) in [("q", "p1", "a"), ("q", "p2", "b"), ("r", "p1", "c"), ("q", "p1", "d")] {
         db.push_to(queue, partition, id).await;
     }
     db.push_to("q", "p1", "e f").await;
-    let list = |arguments: &str| {
-        format!("SELECT string_agg(transaction_id, ' ') FROM queen.messages({arguments})")
-    };
+    let list = |arguments: &str| format!("SELECT string_agg(transaction_id, ' ') FROM queen.messages({arguments})");
     for (arguments, wanted) in [
         ("", "f e d c b a"),
         ("'q'", "f e d b a"),
@@ -31,12 +24,7 @@ async fn messages_are_newest_first_over_all_partitions_and_filtered() {
     ] {
         assert_eq!(db.rows(&list(arguments)).await, wanted, "{arguments}");
     }
-    for bad in [
-        "max_rows => -1",
-        "skip => -1",
-        "status => 'done'",
-        "status => ''",
-    ] {
+    for bad in ["max_rows => -1", "skip => -1", "status => 'done'", "status => ''"] {
         assert_eq!(db.state(&list(bad)).await, "22023", "{bad}");
     }
 }
@@ -52,11 +40,7 @@ async fn from_is_inclusive_and_to_is_exclusive() {
     for (from, to, wanted) in [
         ("2026-01-01", "2026-01-03", "b a"),
         ("2026-01-02", "infinity", "c b"),
-        (
-            "2026-01-01 00:00:00.000001",
-            "2026-01-03 00:00:00.000001",
-            "c b",
-        ),
+        ("2026-01-01 00:00:00.000001", "2026-01-03 00:00:00.000001", "c b"),
         ("-infinity", "2026-01-01", "~"),
         ("2026-01-02", "2026-01-02", "~"),
         ("2026-01-03", "2026-01-01", "~"),
@@ -73,11 +57,9 @@ async fn from_is_inclusive_and_to_is_exclusive() {
 async fn a_status_is_what_all_named_groups_have_done_with_the_message() {
     let db = Db::new().await;
     db.push("q", "a b c d").await;
-    let statuses = "SELECT string_agg(transaction_id || ' ' || status, ', ' ORDER BY \"offset\") FROM queen.messages('q')";
-    assert_eq!(
-        db.rows(statuses).await,
-        "a pending, b pending, c pending, d pending"
-    );
+    let statuses =
+        "SELECT string_agg(transaction_id || ' ' || status, ', ' ORDER BY \"offset\") FROM queen.messages('q')";
+    assert_eq!(db.rows(statuses).await, "a pending, b pending, c pending, d pending");
     let batch = db.pop("'q', batch => 3").await;
     db.ack(&batch, "a", "completed").await;
     assert_eq!(
@@ -85,48 +67,25 @@ async fn a_status_is_what_all_named_groups_have_done_with_the_message() {
         "a completed, b processing, c processing, d pending",
         "queue mode counts where nobody else reads"
     );
-    let named = db
-        .pop("'q', 'g', batch => 2, subscription_mode => 'all'")
-        .await;
+    let named = db.pop("'q', 'g', batch => 2, subscription_mode => 'all'").await;
     assert_eq!(
         db.rows(statuses).await,
         "a processing, b processing, c processing, d pending",
         "it does not count beside a named group"
     );
     db.ack(&named, "b", "dlq").await;
-    assert_eq!(
-        db.rows(statuses).await,
-        "a completed, b dead_letter, c processing, d pending"
-    );
+    assert_eq!(db.rows(statuses).await, "a completed, b dead_letter, c processing, d pending");
     let other = db.pop("'q', 'h', subscription_mode => 'all'").await;
     db.ack(&other, "a", "completed").await;
     db.expire().await;
-    assert_eq!(
-        db.rows(statuses).await,
-        "a completed, b dead_letter, c pending, d pending"
-    );
-    for (status, wanted) in [
-        ("completed", "a"),
-        ("dead_letter", "b"),
-        ("pending", "d c"),
-        ("processing", "~"),
-    ] {
-        let sql = format!(
-            "SELECT string_agg(transaction_id, ' ') FROM queen.messages('q', status => '{status}')"
-        );
+    assert_eq!(db.rows(statuses).await, "a completed, b dead_letter, c pending, d pending");
+    for (status, wanted) in [("completed", "a"), ("dead_letter", "b"), ("pending", "d c"), ("processing", "~")] {
+        let sql = format!("SELECT string_agg(transaction_id, ' ') FROM queen.messages('q', status => '{status}')");
         assert_eq!(db.rows(&sql).await, wanted);
     }
     let id = db.partition_id("q", "Default").await;
-    assert_eq!(
-        db.rows(&format!("SELECT status FROM queen.message('{id}', 'b')"))
-            .await,
-        "dead_letter"
-    );
-    assert_eq!(
-        db.rows(&format!("SELECT status FROM queen.read('{id}', 0, 2)"))
-            .await,
-        "completed\ndead_letter"
-    );
+    assert_eq!(db.rows(&format!("SELECT status FROM queen.message('{id}', 'b')")).await, "dead_letter");
+    assert_eq!(db.rows(&format!("SELECT status FROM queen.read('{id}', 0, 2)")).await, "completed\ndead_letter");
 }
 
 #[tokio::test]
@@ -138,22 +97,11 @@ async fn one_message_by_its_address_is_the_newest_of_that_id_or_null() {
     db.push("q", "a").await;
     let id = db.partition_id("q", "Default").await;
     assert_eq!(
-        db.rows(&format!(
-            "SELECT \"offset\", transaction_id, queue FROM queen.message('{id}', 'a')"
-        ))
-        .await,
+        db.rows(&format!("SELECT \"offset\", transaction_id, queue FROM queen.message('{id}', 'a')")).await,
         "2|a|q"
     );
-    assert_eq!(
-        db.rows(&format!("SELECT queen.message('{id}', 'nowhere') IS NULL"))
-            .await,
-        "t"
-    );
-    assert_eq!(
-        db.rows("SELECT queen.message('0190aaaa-0000-7000-8000-00000000000f', 'a') IS NULL")
-            .await,
-        "t"
-    );
+    assert_eq!(db.rows(&format!("SELECT queen.message('{id}', 'nowhere') IS NULL")).await, "t");
+    assert_eq!(db.rows("SELECT queen.message('0190aaaa-0000-7000-8000-00000000000f', 'a') IS NULL").await, "t");
 }
 
 #[tokio::test]
@@ -170,16 +118,11 @@ async fn read_goes_from_an_offset_on_and_moves_nothing() {
         ("9223372036854775807", "9", "~"),
         ("0", "0", "~"),
     ] {
-        let sql = format!(
-            "SELECT string_agg(transaction_id, ' ') FROM queen.read('{id}', {from}, {rows})"
-        );
+        let sql = format!("SELECT string_agg(transaction_id, ' ') FROM queen.read('{id}', {from}, {rows})");
         assert_eq!(db.rows(&sql).await, wanted, "{from} {rows}");
     }
     for bad in ["-1, 1", "0, -1"] {
-        assert_eq!(
-            db.state(&format!("SELECT queen.read('{id}', {bad})")).await,
-            "22023"
-        );
+        assert_eq!(db.state(&format!("SELECT queen.read('{id}', {bad})")).await, "22023");
     }
     assert_eq!(db.rows("SELECT count(*) FROM queen.cursor").await, "0");
     assert_eq!(db.pop("'q', batch => 9").await.ids, "a b c d");
@@ -215,11 +158,7 @@ async fn decode_segment_shows_the_frames_of_a_stored_segment() {
         .rows("SELECT bool_and(abs(extract(epoch FROM f.created_at - s.created_at)) < 60) FROM queen.segment s, queen.decode_segment(s.data) f")
         .await;
     assert_eq!(times, "t");
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.decode_segment(NULL)")
-            .await,
-        "0"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.decode_segment(NULL)").await, "0");
 }
 
 #[tokio::test]
@@ -230,16 +169,9 @@ async fn a_damaged_segment_is_named_by_everybody_who_meets_it_and_can_be_passed(
     db.push("q", "d").await;
     db.run("UPDATE queen.segment SET data = set_byte(data, length(data) - 1, get_byte(data, length(data) - 1) # 1) WHERE base = 2").await;
     let id = db.partition_id("q", "Default").await;
-    assert_eq!(
-        db.rows("SELECT partition_id, base_offset FROM queen.verify()")
-            .await,
-        format!("{id}|2")
-    );
+    assert_eq!(db.rows("SELECT partition_id, base_offset FROM queen.verify()").await, format!("{id}|2"));
     assert_eq!(db.rows("SELECT count(*) FROM queen.verify('q')").await, "1");
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.verify('other')").await,
-        "0"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.verify('other')").await, "0");
     for sql in [
         "SELECT * FROM queen.messages('q')".to_owned(),
         format!("SELECT * FROM queen.read('{id}', 0)"),
@@ -248,10 +180,7 @@ async fn a_damaged_segment_is_named_by_everybody_who_meets_it_and_can_be_passed(
     ] {
         let (state, message) = db.error(&sql).await;
         assert_eq!(state, "QN011", "{sql}");
-        assert!(
-            sql.contains("decode") || message.contains("offset 2"),
-            "{message}"
-        );
+        assert!(sql.contains("decode") || message.contains("offset 2"), "{message}");
     }
     // What is before it comes, and a seek gets the group over it.
     let batch = db.pop("'q', batch => 2").await;
@@ -290,38 +219,25 @@ async fn verify_finds_gaps_times_that_go_back_and_cursors_outside_the_log() {
     }
     db.pop("'q', batch => 3, auto_ack => true").await;
     let problems = async |change: &str| {
-        let text = db
-            .rows(&format!(
-                "BEGIN; {change}; SELECT base_offset, problem FROM queen.verify(); ROLLBACK"
-            ))
-            .await;
+        let text =
+            db.rows(&format!("BEGIN; {change}; SELECT base_offset, problem FROM queen.verify(); ROLLBACK")).await;
         assert!(!text.is_empty(), "{change}");
         text
     };
-    assert_eq!(
-        problems("DELETE FROM queen.segment WHERE base = 1").await,
-        "2|offsets 1 to 1 are missing"
-    );
-    assert_eq!(
-        problems("DELETE FROM queen.segment WHERE base = 0").await,
-        "1|offsets 0 to 0 are missing"
-    );
+    assert_eq!(problems("DELETE FROM queen.segment WHERE base = 1").await, "2|offsets 1 to 1 are missing");
+    assert_eq!(problems("DELETE FROM queen.segment WHERE base = 0").await, "1|offsets 0 to 0 are missing");
     assert!(
         problems("UPDATE queen.segment SET created_at = '2020-01-01' WHERE base = 1")
             .await
             .contains("time is not after")
     );
+    assert!(problems("UPDATE queen.cursor SET committed = 7").await.contains("past the end 2"));
     assert!(
-        problems("UPDATE queen.cursor SET committed = 7")
+        problems("UPDATE queen.cursor SET lease_id = gen_random_uuid(), batch_end = 9, expires_at = now()")
             .await
-            .contains("past the end 2")
+            .contains("lease reaches outside")
     );
-    assert!(problems("UPDATE queen.cursor SET lease_id = gen_random_uuid(), batch_end = 9, expires_at = now()").await.contains("lease reaches outside"));
-    assert!(
-        problems("UPDATE queen.segment SET frames = 2 WHERE base = 2")
-            .await
-            .contains("frame count")
-    );
+    assert!(problems("UPDATE queen.segment SET frames = 2 WHERE base = 2").await.contains("frame count"));
     db.verify().await;
 }
 
@@ -333,17 +249,9 @@ async fn the_views_count_exactly() {
     db.configure("empty", "{}").await;
     let queues = "SELECT queue, partitions, messages, pending, processing, dead_letters FROM queen.queues ORDER BY 1";
     assert_eq!(db.rows(queues).await, "empty|0|0|0|0|0\nq|2|4|4|0|0");
-    let fast = db
-        .pop("'q', 'fast', batch => 9, max_partitions => 0, subscription_mode => 'all'")
-        .await;
-    assert_eq!(
-        db.rows(&format!("SELECT queen.ack_lease('{}')", fast.lease))
-            .await,
-        "4"
-    );
-    let slow = db
-        .pop("'q', 'slow', batch => 2, partition => 'p1', subscription_mode => 'all'")
-        .await;
+    let fast = db.pop("'q', 'fast', batch => 9, max_partitions => 0, subscription_mode => 'all'").await;
+    assert_eq!(db.rows(&format!("SELECT queen.ack_lease('{}')", fast.lease)).await, "4");
+    let slow = db.pop("'q', 'slow', batch => 2, partition => 'p1', subscription_mode => 'all'").await;
     assert_eq!(
         db.rows(queues).await,
         "empty|0|0|0|0|0\nq|2|4|1|2|0",
@@ -356,11 +264,18 @@ async fn the_views_count_exactly() {
     );
     assert_eq!(db.rows(queues).await, "empty|0|0|0|0|0\nq|2|4|2|0|1");
     assert_eq!(
-        db.rows("SELECT partition, log_start, last_offset FROM queen.partitions ORDER BY 1")
-            .await,
+        db.rows("SELECT partition, log_start, last_offset FROM queen.partitions ORDER BY 1").await,
         "p1|0|2\np2|0|0"
     );
-    assert_eq!(db.rows("SELECT queue, consumer_group, dead_letters, oldest_failed_at = newest_failed_at FROM queen.dlq_depth").await, "q|slow|1|t");
-    let sizes = db.rows("SELECT retained_bytes = (SELECT sum(length(data)) FROM queen.segment) FROM queen.queues WHERE queue = 'q'").await;
+    assert_eq!(
+        db.rows("SELECT queue, consumer_group, dead_letters, oldest_failed_at = newest_failed_at FROM queen.dlq_depth")
+            .await,
+        "q|slow|1|t"
+    );
+    let sizes = db
+        .rows(
+            "SELECT retained_bytes = (SELECT sum(length(data)) FROM queen.segment) FROM queen.queues WHERE queue = 'q'",
+        )
+        .await;
     assert_eq!(sizes, "t");
 }

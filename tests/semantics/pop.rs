@@ -59,10 +59,7 @@ async fn expiry_needs_no_worker_and_no_help() {
     let again = db.pop("'q'").await;
     assert_eq!(again.ids, "a");
     assert_ne!(again.lease, batch.lease);
-    assert_eq!(
-        db.ack(&batch, "a", "completed").await,
-        crate::support::INVALID_LEASE
-    );
+    assert_eq!(db.ack(&batch, "a", "completed").await, crate::support::INVALID_LEASE);
 }
 
 #[tokio::test]
@@ -78,10 +75,7 @@ async fn lease_seconds_are_the_arguments_else_the_queues_else_those_of_a_pushed_
         ("pushed", ", lease_seconds => 7", 7),
         ("set", ", lease_seconds => 604800", 604_800),
     ] {
-        db.run(&format!(
-            "SELECT queen.drop_consumer_group('__QUEUE_MODE__', '{queue}')"
-        ))
-        .await;
+        db.run(&format!("SELECT queen.drop_consumer_group('__QUEUE_MODE__', '{queue}')")).await;
         db.push(queue, "a").await;
         db.run("CREATE TEMP TABLE IF NOT EXISTS clock (at timestamptz); TRUNCATE clock; INSERT INTO clock SELECT clock_timestamp()").await;
         assert_eq!(db.pop(&format!("'{queue}'{arguments}")).await.ids, "a");
@@ -130,24 +124,12 @@ async fn a_rolled_back_pop_leaves_no_lease_and_counts_no_delivery() {
     let batch = db.pop("'q'").await;
     assert_eq!((batch.ids.as_str(), batch.attempt), ("a", 1));
     assert_ne!(batch.lease, lost.lease);
-    assert_eq!(
-        db.ack_with(&batch, "a", "completed", &lost.lease, "NULL")
-            .await,
-        crate::support::INVALID_LEASE
-    );
+    assert_eq!(db.ack_with(&batch, "a", "completed", &lost.lease, "NULL").await, crate::support::INVALID_LEASE);
     // Also for auto_ack, and by savepoint.
     db.run("BEGIN; SAVEPOINT s").await;
-    assert_eq!(
-        db.pop("'q', 'h', auto_ack => true, subscription_mode => 'all'")
-            .await
-            .ids,
-        "a"
-    );
+    assert_eq!(db.pop("'q', 'h', auto_ack => true, subscription_mode => 'all'").await.ids, "a");
     db.run("ROLLBACK TO s; COMMIT").await;
-    assert_eq!(
-        db.pop("'q', 'h', subscription_mode => 'all'").await.ids,
-        "a"
-    );
+    assert_eq!(db.pop("'q', 'h', subscription_mode => 'all'").await.ids, "a");
 }
 
 #[tokio::test]
@@ -181,11 +163,7 @@ async fn delivery_attempt_of_a_shorter_redelivery_keeps_the_counts_of_what_it_le
     assert_eq!((short.ids.as_str(), short.attempt), ("a", 2));
     assert_eq!(db.ack(&short, "a", "completed").await, "ok released");
     let rest = db.pop("'q', batch => 3").await;
-    assert_eq!(
-        (rest.ids.as_str(), rest.attempt),
-        ("b c", 2),
-        "b came once before"
-    );
+    assert_eq!((rest.ids.as_str(), rest.attempt), ("b c", 2), "b came once before");
 }
 
 #[tokio::test]
@@ -193,9 +171,7 @@ async fn a_pinned_pop_takes_exactly_that_partition_and_ignores_max_partitions() 
     let db = Db::new().await;
     db.push_to("q", "p1", "a").await;
     db.push_to("q", "p2", "b").await;
-    let batch = db
-        .pop("'q', partition => 'p2', batch => 10, max_partitions => 5")
-        .await;
+    let batch = db.pop("'q', partition => 'p2', batch => 10, max_partitions => 5").await;
     assert_eq!((batch.ids.as_str(), batch.partitions.as_str()), ("b", "p2"));
     assert_eq!(db.pop("'q', partition => 'p2'").await.ids, "");
     assert_eq!(db.pop("'q', partition => 'no such'").await.ids, "");
@@ -213,12 +189,14 @@ async fn a_pinned_pop_creates_nothing_and_a_pop_of_any_partition_creates_queue_a
     );
     assert_eq!(db.pop("'a.b', 'g'").await.ids, "");
     assert_eq!(
-        db.rows("SELECT queue, namespace, task, partitions, options ->> 'leaseTime' FROM queen.queues WHERE queue = 'a.b'").await,
+        db.rows(
+            "SELECT queue, namespace, task, partitions, options ->> 'leaseTime' FROM queen.queues WHERE queue = 'a.b'"
+        )
+        .await,
         "a.b|a|b|0|60"
     );
     assert_eq!(
-        db.rows("SELECT consumer_group, queue, subscription_mode FROM queen.consumer_groups")
-            .await,
+        db.rows("SELECT consumer_group, queue, subscription_mode FROM queen.consumer_groups").await,
         "g|a.b|new"
     );
 }
@@ -234,14 +212,8 @@ async fn a_group_that_skips_a_backlog_is_told_how_much_and_how_to_begin_with_it(
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let text = notice("SELECT * FROM queen.pop('q', 'g1')");
-    assert!(
-        text.starts_with("NOTICE:") && text.contains(" 3 messages"),
-        "{text}"
-    );
-    assert!(
-        text.contains("subscription_mode => 'all'") && text.contains("queen.seek"),
-        "{text}"
-    );
+    assert!(text.starts_with("NOTICE:") && text.contains(" 3 messages"), "{text}");
+    assert!(text.contains("subscription_mode => 'all'") && text.contains("queen.seek"), "{text}");
     let text = notice("SELECT * FROM queen.pop('q', 'pinned', partition => 'p1')");
     assert!(text.contains(" 2 messages"), "{text}");
     for quiet in [
@@ -257,8 +229,7 @@ async fn a_group_that_skips_a_backlog_is_told_how_much_and_how_to_begin_with_it(
 #[tokio::test]
 async fn pop_json_answers_the_wires_message_with_the_payload_byte_for_byte() {
     let db = Db::new().await;
-    db.run(r#"SELECT queen.push_batch('[{"queue":"q","payload":{"b" : 1.50,"b":2},"transactionId":"a\"b"}]')"#)
-        .await;
+    db.run(r#"SELECT queen.push_batch('[{"queue":"q","payload":{"b" : 1.50,"b":2},"transactionId":"a\"b"}]')"#).await;
     let text = db.rows("SELECT queen.pop_json('q')").await;
     assert!(text.contains(r#""data":{"b" : 1.50,"b":2}}"#), "{text}");
     let message = &messages(&text)[0];
@@ -273,6 +244,8 @@ async fn pop_json_answers_the_wires_message_with_the_payload_byte_for_byte() {
         assert_eq!(message[key].as_str().unwrap().len(), 36, "{key}");
     }
     assert!(messages(&db.rows("SELECT queen.pop_json('q')").await).is_empty());
-    let auto = db.rows("SELECT queen.pop_matching_json('', auto_ack => true, consumer_group => 'g', subscription_mode => 'all')").await;
+    let auto = db
+        .rows("SELECT queen.pop_matching_json('', auto_ack => true, consumer_group => 'g', subscription_mode => 'all')")
+        .await;
     assert_eq!(messages(&auto)[0]["leaseId"], serde_json::Value::Null);
 }

@@ -10,11 +10,7 @@ async fn json_null_is_a_payload_and_sql_null_is_not() {
             SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":null}]')",
     )
     .await;
-    assert_eq!(
-        db.rows("SELECT payload_text FROM queen.messages('q')")
-            .await,
-        "null\nnull\nnull"
-    );
+    assert_eq!(db.rows("SELECT payload_text FROM queen.messages('q')").await, "null\nnull\nnull");
     for sql in [
         "SELECT queen.push('q', NULL)",
         "SELECT queen.push_many('q', ARRAY['1', NULL]::jsonb[])",
@@ -22,10 +18,7 @@ async fn json_null_is_a_payload_and_sql_null_is_not() {
     ] {
         assert_eq!(db.state(sql).await, "QN002", "{sql}");
     }
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.messages('q')").await,
-        "3"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.messages('q')").await, "3");
 }
 
 #[tokio::test]
@@ -36,36 +29,15 @@ async fn a_refused_item_leaves_nothing_of_its_call() {
         (r#"{"queue":"q"}"#.to_owned(), "QN002"),
         (r#"{"queue":"","payload":1}"#.to_owned(), "QN001"),
         (r#"{"queue":"a\u0001","payload":1}"#.to_owned(), "QN001"),
-        (
-            r#"{"queue":"q","partition":" ","payload":1}"#.to_owned(),
-            "QN001",
-        ),
-        (
-            r#"{"queue":"q","payload":1,"transactionId":""}"#.to_owned(),
-            "QN004",
-        ),
-        (
-            r#"{"queue":"q","payload":1,"transactionId":"\n"}"#.to_owned(),
-            "QN004",
-        ),
-        (
-            format!(r#"{{"queue":"q","payload":1,"transactionId":"{long}"}}"#),
-            "QN005",
-        ),
-        (
-            r#"{"queue":"q","payload":1,"traceId":"x"}"#.to_owned(),
-            "22P02",
-        ),
-        (
-            r#"{"queue":"q","payload":1,"headers":[]}"#.to_owned(),
-            "QN002",
-        ),
+        (r#"{"queue":"q","partition":" ","payload":1}"#.to_owned(), "QN001"),
+        (r#"{"queue":"q","payload":1,"transactionId":""}"#.to_owned(), "QN004"),
+        (r#"{"queue":"q","payload":1,"transactionId":"\n"}"#.to_owned(), "QN004"),
+        (format!(r#"{{"queue":"q","payload":1,"transactionId":"{long}"}}"#), "QN005"),
+        (r#"{"queue":"q","payload":1,"traceId":"x"}"#.to_owned(), "22P02"),
+        (r#"{"queue":"q","payload":1,"headers":[]}"#.to_owned(), "QN002"),
         (r#"{"queue":5,"payload":1}"#.to_owned(), "QN008"),
     ] {
-        let sql = format!(
-            "SELECT queen.push_batch({})",
-            lit(&format!(r#"[{{"queue":"fine","payload":1}},{item}]"#))
-        );
+        let sql = format!("SELECT queen.push_batch({})", lit(&format!(r#"[{{"queue":"fine","payload":1}},{item}]"#)));
         assert_eq!(db.state(&sql).await, state, "{item:.80}");
     }
     assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "0");
@@ -76,17 +48,8 @@ async fn a_transaction_id_of_65535_bytes_is_taken_and_found_again() {
     let db = Db::new().await;
     let id = "é".repeat(32_767) + "x";
     assert_eq!(id.len(), 65_535);
-    db.run(&format!(
-        "SELECT queen.push('q', '1', transaction_id => {})",
-        lit(&id)
-    ))
-    .await;
-    let again = db
-        .rows(&format!(
-            "SELECT status FROM queen.push('q', '1', transaction_id => {})",
-            lit(&id)
-        ))
-        .await;
+    db.run(&format!("SELECT queen.push('q', '1', transaction_id => {})", lit(&id))).await;
+    let again = db.rows(&format!("SELECT status FROM queen.push('q', '1', transaction_id => {})", lit(&id))).await;
     assert_eq!(again, "duplicate");
     let batch = db.pop("'q'").await;
     assert_eq!(db.ack(&batch, &id, "completed").await, "ok released");
@@ -101,10 +64,7 @@ async fn a_payload_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
     for (payload, fine) in [(at_limit, true), (over, false)] {
         for sql in [
             format!("SELECT queen.push('q', {})", lit(&payload)),
-            format!(
-                "SELECT queen.push_many('q', ARRAY[{}]::jsonb[])",
-                lit(&payload)
-            ),
+            format!("SELECT queen.push_many('q', ARRAY[{}]::jsonb[])", lit(&payload)),
             format!(r#"SELECT queen.push_batch('[{{"queue":"q","payload":{payload}}}]')"#),
         ] {
             if fine {
@@ -112,18 +72,12 @@ async fn a_payload_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
             } else {
                 let (state, message) = db.error(&sql).await;
                 assert_eq!(state, "QN003");
-                assert!(
-                    message.contains("101") && message.contains("100"),
-                    "{message}"
-                );
+                assert!(message.contains("101") && message.contains("100"), "{message}");
                 assert!(!message.contains("xxx"), "{message}");
             }
         }
     }
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.messages('q')").await,
-        "3"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.messages('q')").await, "3");
 }
 
 #[tokio::test]
@@ -131,21 +85,14 @@ async fn no_items_and_no_payloads_are_fine_and_do_nothing() {
     let db = Db::new().await;
     assert_eq!(db.rows("SELECT queen.push_batch('[]')").await, "");
     assert_eq!(db.rows("SELECT queen.push_batch_json('[]')").await, "[]");
-    assert_eq!(
-        db.rows("SELECT queen.push_many('q', '{}'::jsonb[])").await,
-        ""
-    );
+    assert_eq!(db.rows("SELECT queen.push_many('q', '{}'::jsonb[])").await, "");
     assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "0");
 }
 
 #[tokio::test]
 async fn ids_and_payloads_of_push_many_must_be_as_many() {
     let db = Db::new().await;
-    let state = db
-        .state(
-            "SELECT queen.push_many('q', ARRAY['1','2']::jsonb[], transaction_ids => ARRAY['a'])",
-        )
-        .await;
+    let state = db.state("SELECT queen.push_many('q', ARRAY['1','2']::jsonb[], transaction_ids => ARRAY['a'])").await;
     assert_eq!(state, "22023");
     assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "0");
 }
@@ -170,10 +117,7 @@ async fn a_read_only_transaction_can_neither_push_nor_pop_nor_settle() {
         db.run("ROLLBACK").await;
     }
     db.run("BEGIN READ ONLY").await;
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.messages('q')").await,
-        "2"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.messages('q')").await, "2");
     db.run("COMMIT").await;
     assert_eq!(db.stored("q").await, "a b");
 }

@@ -15,29 +15,18 @@ async fn a_named_group_starts_with_what_comes_after_it_unless_told_otherwise() {
 async fn mode_all_starts_at_the_log_start() {
     let db = Db::new().await;
     db.push("q", "a b").await;
-    assert_eq!(
-        db.pop("'q', 'g', batch => 9, subscription_mode => 'all'")
-            .await
-            .ids,
-        "a b"
-    );
+    assert_eq!(db.pop("'q', 'g', batch => 9, subscription_mode => 'all'").await.ids, "a b");
 }
 
 #[tokio::test]
 async fn every_spelling_of_new_is_new_and_case_and_blanks_do_not_count() {
     let db = Db::new().await;
     db.push("q", "old").await;
-    for (n, mode) in ["new", "new-only", "new_only", "newonly", " NEW "]
-        .iter()
-        .enumerate()
-    {
+    for (n, mode) in ["new", "new-only", "new_only", "newonly", " NEW "].iter().enumerate() {
         let pop = format!("'q', 'g{n}', subscription_mode => '{mode}'");
         assert_eq!(db.pop(&pop).await.ids, "", "{mode}");
     }
-    assert_eq!(
-        db.pop("'q', 'all', subscription_mode => ' All '").await.ids,
-        "old"
-    );
+    assert_eq!(db.pop("'q', 'all', subscription_mode => ' All '").await.ids, "old");
 }
 
 #[tokio::test]
@@ -57,17 +46,10 @@ async fn an_unknown_mode_and_an_unreadable_time_are_refused_and_subscribe_nobody
             format!("queen.pop_matching('', consumer_group => 'g', {argument})"),
             format!("queen.pop('unknown', 'g', {argument})"),
         ] {
-            assert_eq!(
-                db.state(&format!("SELECT * FROM {call}")).await,
-                state,
-                "{call}"
-            );
+            assert_eq!(db.state(&format!("SELECT * FROM {call}")).await, state, "{call}");
         }
     }
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.subscription").await,
-        "0"
-    );
+    assert_eq!(db.rows("SELECT count(*) FROM queen.subscription").await, "0");
     assert_eq!(db.rows("SELECT count(*) FROM queen.queues").await, "1");
 }
 
@@ -76,13 +58,9 @@ async fn an_unknown_mode_and_an_unreadable_time_are_refused_and_subscribe_nobody
 async fn what_cannot_be_read_is_refused_in_queue_mode_too() {
     let db = Db::new().await;
     db.push("q", "a").await;
-    let state = db
-        .state("SELECT * FROM queen.pop('q', subscription_from => 'yesterdayish')")
-        .await;
+    let state = db.state("SELECT * FROM queen.pop('q', subscription_from => 'yesterdayish')").await;
     assert_eq!(state, "22007");
-    let state = db
-        .state("SELECT * FROM queen.pop('q', subscription_mode => 'everything')")
-        .await;
+    let state = db.state("SELECT * FROM queen.pop('q', subscription_mode => 'everything')").await;
     assert_eq!(state, "22023");
 }
 
@@ -90,18 +68,11 @@ async fn what_cannot_be_read_is_refused_in_queue_mode_too() {
 async fn queue_mode_starts_at_the_log_start_whatever_is_asked_for() {
     let db = Db::new().await;
     db.push("q", "a b").await;
-    let batch = db
-        .pop("'q', batch => 9, subscription_mode => 'new', subscription_from => 'now'")
-        .await;
+    let batch = db.pop("'q', batch => 9, subscription_mode => 'new', subscription_from => 'now'").await;
     assert_eq!(batch.ids, "a b");
     assert_eq!(batch.group, "__QUEUE_MODE__");
     db.push("r", "c").await;
-    assert_eq!(
-        db.pop("'r', NULL, partition => 'Default', subscription_mode => 'new'")
-            .await
-            .ids,
-        "c"
-    );
+    assert_eq!(db.pop("'r', NULL, partition => 'Default', subscription_mode => 'new'").await.ids, "c");
 }
 
 #[tokio::test]
@@ -132,7 +103,9 @@ async fn a_time_starts_with_the_first_segment_stored_at_or_after_it() {
             let group = format!("g{n}{}", form.len());
             // It overrides the mode.
             let batch = db
-                .pop(&format!("'q', '{group}', batch => 9{form}, subscription_from => '{from}', subscription_mode => 'all'"))
+                .pop(&format!(
+                    "'q', '{group}', batch => 9{form}, subscription_from => '{from}', subscription_mode => 'all'"
+                ))
                 .await;
             assert_eq!(batch.ids, *wanted, "{from}{form}");
         }
@@ -156,18 +129,11 @@ async fn the_first_contact_is_durable_and_later_modes_change_nothing() {
     let db = Db::new().await;
     db.push("q", "old").await;
     db.pop("'q', 'g'").await;
-    let written = db
-        .rows("SELECT subscription_mode, subscription_timestamp FROM queen.consumer_groups")
-        .await;
+    let written = db.rows("SELECT subscription_mode, subscription_timestamp FROM queen.consumer_groups").await;
     assert!(written.starts_with("new|2"), "{written}");
-    for argument in [
-        "subscription_mode => 'all'",
-        "subscription_from => '2020-01-01'",
-    ] {
+    for argument in ["subscription_mode => 'all'", "subscription_from => '2020-01-01'"] {
         assert_eq!(db.pop(&format!("'q', 'g', {argument}")).await.ids, "");
-        let again = db
-            .rows("SELECT subscription_mode, subscription_timestamp FROM queen.consumer_groups")
-            .await;
+        let again = db.rows("SELECT subscription_mode, subscription_timestamp FROM queen.consumer_groups").await;
         assert_eq!(again, written);
     }
 }
@@ -177,22 +143,14 @@ async fn partitions_created_later_are_read_from_their_start_whatever_the_mode() 
     let db = Db::new().await;
     db.push("q", "old").await;
     db.pop("'q', 'new'").await;
-    db.pop("'q', 'late', subscription_from => '2020-01-01'")
-        .await;
+    db.pop("'q', 'late', subscription_from => '2020-01-01'").await;
     db.push_to("q", "later", "a b").await;
     for group in ["new", "late"] {
-        let batch = db
-            .pop(&format!("'q', '{group}', batch => 9, partition => 'later'"))
-            .await;
+        let batch = db.pop(&format!("'q', '{group}', batch => 9, partition => 'later'")).await;
         assert_eq!(batch.ids, "a b", "{group}");
     }
     db.push_to("q", "last", "c").await;
-    assert_eq!(
-        db.pop("'q', 'new', batch => 9, max_partitions => 0")
-            .await
-            .ids,
-        "c"
-    );
+    assert_eq!(db.pop("'q', 'new', batch => 9, max_partitions => 0").await.ids, "c");
 }
 
 #[tokio::test]
@@ -212,25 +170,11 @@ async fn a_pinned_pop_uses_its_own_intent_and_the_stored_one_where_there_is_one(
     let db = Db::new().await;
     db.push_to("q", "p1", "a").await;
     db.push_to("q", "p2", "b").await;
-    assert_eq!(
-        db.pop("'q', 'fresh', partition => 'p1', subscription_mode => 'all'")
-            .await
-            .ids,
-        "a"
-    );
-    assert_eq!(
-        db.pop("'q', 'other', partition => 'p1'").await.ids,
-        "",
-        "new is the default"
-    );
+    assert_eq!(db.pop("'q', 'fresh', partition => 'p1', subscription_mode => 'all'").await.ids, "a");
+    assert_eq!(db.pop("'q', 'other', partition => 'p1'").await.ids, "", "new is the default");
     // A stored subscription wins.
     db.pop("'q', 'stored'").await;
-    assert_eq!(
-        db.pop("'q', 'stored', partition => 'p1', subscription_mode => 'all'")
-            .await
-            .ids,
-        ""
-    );
+    assert_eq!(db.pop("'q', 'stored', partition => 'p1', subscription_mode => 'all'").await.ids, "");
 }
 
 #[tokio::test]
@@ -248,27 +192,22 @@ async fn the_default_mode_is_a_setting() {
 async fn a_rolled_back_first_contact_subscribes_nobody() {
     let db = Db::new().await;
     db.push("q", "a").await;
-    db.run("BEGIN; SELECT * FROM queen.pop('q', 'g'); ROLLBACK")
-        .await;
-    assert_eq!(
-        db.rows("SELECT count(*) FROM queen.subscription").await,
-        "0"
-    );
-    assert_eq!(
-        db.pop("'q', 'g', subscription_mode => 'all'").await.ids,
-        "a"
-    );
+    db.run("BEGIN; SELECT * FROM queen.pop('q', 'g'); ROLLBACK").await;
+    assert_eq!(db.rows("SELECT count(*) FROM queen.subscription").await, "0");
+    assert_eq!(db.pop("'q', 'g', subscription_mode => 'all'").await.ids, "a");
 }
 
 #[tokio::test]
 async fn a_group_of_many_partitions_gets_them_all_once() {
     let db = Db::new().await;
-    db.run("SELECT count(*) FROM generate_series(1, 700) n CROSS JOIN queen.push('q', '1', partition => 'p' || n)").await;
-    db.pop("'q', 'g', subscription_mode => 'all', auto_ack => true")
+    db.run("SELECT count(*) FROM generate_series(1, 700) n CROSS JOIN queen.push('q', '1', partition => 'p' || n)")
         .await;
+    db.pop("'q', 'g', subscription_mode => 'all', auto_ack => true").await;
     let mut total = 1;
     loop {
-        let n = db.rows("SELECT count(*) FROM queen.pop('q', 'g', batch => 100, max_partitions => 0, auto_ack => true)").await;
+        let n = db
+            .rows("SELECT count(*) FROM queen.pop('q', 'g', batch => 100, max_partitions => 0, auto_ack => true)")
+            .await;
         if n == "0" {
             break;
         }

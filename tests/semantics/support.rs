@@ -56,10 +56,7 @@ impl Db {
     }
 
     pub async fn session_as(&self, role: &str) -> Self {
-        Self {
-            name: self.name.clone(),
-            client: shared_cluster().client_as(&self.name, role).await,
-        }
+        Self { name: self.name.clone(), client: shared_cluster().client_as(&self.name, role).await }
     }
 
     /// The answer, see above; panics with the server's error.
@@ -79,9 +76,7 @@ impl Db {
         match self.client.simple_query(sql).await {
             Ok(messages) => panic!("no error from {sql}\n{}", show(&messages)),
             Err(e) => {
-                let e = e
-                    .as_db_error()
-                    .unwrap_or_else(|| panic!("connection lost in {sql:.200}: {e}"));
+                let e = e.as_db_error().unwrap_or_else(|| panic!("connection lost in {sql:.200}: {e}"));
                 (e.code().code().to_owned(), e.message().to_owned())
             }
         }
@@ -149,14 +144,7 @@ impl Db {
     }
 
     /// `error` as written in SQL.
-    pub async fn ack_with(
-        &self,
-        batch: &Batch,
-        id: &str,
-        status: &str,
-        lease: &str,
-        error: &str,
-    ) -> String {
+    pub async fn ack_with(&self, batch: &Batch, id: &str, status: &str, lease: &str, error: &str) -> String {
         self.rows(&format!(
             "SELECT {} FROM queen.ack({}, {}, {}, {}, {}::uuid, {error}) a",
             verdict_columns("a"),
@@ -164,11 +152,7 @@ impl Db {
             lit(id),
             lit(status),
             lit(&batch.group),
-            if lease.is_empty() {
-                "NULL".to_owned()
-            } else {
-                lit(lease)
-            },
+            if lease.is_empty() { "NULL".to_owned() } else { lit(lease) },
         ))
         .await
     }
@@ -211,12 +195,7 @@ impl Db {
     }
 
     pub async fn configure(&self, queue: &str, options: &str) {
-        self.run(&format!(
-            "SELECT queen.configure({}, {})",
-            lit(queue),
-            lit(options)
-        ))
-        .await;
+        self.run(&format!("SELECT queen.configure({}, {})", lit(queue), lit(options))).await;
     }
 
     /// Transaction ids stored in a queue, partition by partition, in order.
@@ -259,27 +238,18 @@ impl Db {
 
 /// The messages of what a JSON twin of pop answers, each with what the answer says once for several.
 pub fn messages(text: &str) -> Vec<serde_json::Value> {
-    let answer: serde_json::Value =
-        serde_json::from_str(text).unwrap_or_else(|e| panic!("{e} in {text:.2000}"));
-    let list =
-        |value: &serde_json::Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let answer: serde_json::Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e} in {text:.2000}"));
+    let list = |value: &serde_json::Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
     for batch in list(&answer, "batches") {
         for segment in list(&batch, "segments") {
             for (n, mut message) in list(&segment, "messages").into_iter().enumerate() {
                 message["leaseId"] = answer["leaseId"].clone();
-                for key in [
-                    "queue",
-                    "partition",
-                    "partitionId",
-                    "consumerGroup",
-                    "deliveryAttempt",
-                ] {
+                for key in ["queue", "partition", "partitionId", "consumerGroup", "deliveryAttempt"] {
                     message[key] = batch[key].clone();
                 }
                 message["createdAt"] = segment["createdAt"].clone();
-                message["offset"] =
-                    (segment["offset"].as_i64().unwrap_or_default() + n as i64).into();
+                message["offset"] = (segment["offset"].as_i64().unwrap_or_default() + n as i64).into();
                 if message["transactionId"].is_null() {
                     message["transactionId"] = message["id"].clone();
                 }
@@ -315,8 +285,7 @@ pub fn ack_items(batch: &Batch, items: &[(&str, &str)]) -> String {
 
 /// Names and error texts of refusals, as they are on the wire.
 pub const INVALID_LEASE: &str = "no: invalid or expired lease";
-pub const ALREADY: &str =
-    "no: already committed: the cursor moved past this message before this ack";
+pub const ALREADY: &str = "no: already committed: the cursor moved past this message before this ack";
 pub const UNRESOLVABLE: &str = "no: unresolvable: transaction not in the ack window (hash purged or never pushed); if leased, the message redelivers";
 pub const NO_LEASE: &str = "no: no leased batch";
 
@@ -328,25 +297,12 @@ pub async fn filed(db: &Db, group: &str) -> String {
 
 /// Files message `a` of queue `q`, pushed before.
 pub async fn file_dead_letter(db: &Db, group: &str) -> String {
-    let batch = db
-        .pop(&format!("'q', '{group}', subscription_mode => 'all'"))
-        .await;
-    assert_eq!(
-        db.ack_with(&batch, "a", "dlq", &batch.lease, "'boom'")
-            .await,
-        "ok released dlq"
-    );
-    db.rows(&format!(
-        "SELECT id FROM queen.dlq(consumer_group => '{group}')"
-    ))
-    .await
+    let batch = db.pop(&format!("'q', '{group}', subscription_mode => 'all'")).await;
+    assert_eq!(db.ack_with(&batch, "a", "dlq", &batch.lease, "'boom'").await, "ok released dlq");
+    db.rows(&format!("SELECT id FROM queen.dlq(consumer_group => '{group}')")).await
 }
 
 /// The verdict of a move; `arguments` as written in SQL.
 pub async fn moved(db: &Db, arguments: &str) -> serde_json::Value {
-    serde_json::from_str(
-        &db.rows(&format!("SELECT queen.dlq_move_v1({arguments})"))
-            .await,
-    )
-    .unwrap()
+    serde_json::from_str(&db.rows(&format!("SELECT queen.dlq_move_v1({arguments})")).await).unwrap()
 }

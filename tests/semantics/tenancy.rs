@@ -16,16 +16,10 @@ async fn two() -> (Db, Db) {
 #[tokio::test]
 async fn the_default_tenant_is_number_one_and_the_setting_decides() {
     let (ours, theirs) = two().await;
-    assert_eq!(
-        ours.rows("SELECT queen.current_tenant()").await,
-        "00000000-0000-0000-0000-000000000001"
-    );
+    assert_eq!(ours.rows("SELECT queen.current_tenant()").await, "00000000-0000-0000-0000-000000000001");
     assert_eq!(theirs.rows("SELECT queen.current_tenant()").await, OTHER);
     theirs.run("SET queen.tenant = ''").await;
-    assert_eq!(
-        theirs.rows("SELECT queen.current_tenant()").await,
-        "00000000-0000-0000-0000-000000000001"
-    );
+    assert_eq!(theirs.rows("SELECT queen.current_tenant()").await, "00000000-0000-0000-0000-000000000001");
     theirs.run("SET queen.tenant = 'not a uuid'").await;
     for sql in [
         "SELECT queen.current_tenant()",
@@ -45,24 +39,9 @@ async fn the_same_names_in_two_tenants_are_two_queues() {
     assert_eq!(ours.stored("q").await, "a b");
     assert_eq!(theirs.stored("q").await, "a", "and no duplicate");
     ours.configure("q", r#"{"retryLimit": 9}"#).await;
-    assert_eq!(
-        theirs
-            .rows("SELECT options ->> 'retryLimit' FROM queen.queues")
-            .await,
-        "3"
-    );
-    assert_eq!(
-        theirs
-            .pop("'q', 'g', batch => 9, subscription_mode => 'all'")
-            .await
-            .ids,
-        "a"
-    );
-    assert_eq!(
-        ours.rows("SELECT count(*) FROM queen.consumer_groups")
-            .await,
-        "0"
-    );
+    assert_eq!(theirs.rows("SELECT options ->> 'retryLimit' FROM queen.queues").await, "3");
+    assert_eq!(theirs.pop("'q', 'g', batch => 9, subscription_mode => 'all'").await.ids, "a");
+    assert_eq!(ours.rows("SELECT count(*) FROM queen.consumer_groups").await, "0");
     assert_eq!(theirs.rows("SELECT queen.drop_queue('q')").await, "t");
     assert_eq!(ours.stored("q").await, "a b");
 }
@@ -113,16 +92,8 @@ async fn foreign_is_missing(theirs: &Db, sql: impl Fn(&str) -> String, foreign: 
     let foreign_answer = theirs.rows(&foreign).await;
     let missing_answer = theirs.rows(&missing).await.replace(NOBODY, "<id>");
     let shown: String = foreign.chars().take(200).collect();
-    let id = foreign_answer
-        .split('"')
-        .find(|w| w.len() == 36)
-        .unwrap_or("<none>")
-        .to_owned();
-    assert_eq!(
-        foreign_answer.replace(&id, "<id>"),
-        missing_answer,
-        "{shown}"
-    );
+    let id = foreign_answer.split('"').find(|w| w.len() == 36).unwrap_or("<none>").to_owned();
+    assert_eq!(foreign_answer.replace(&id, "<id>"), missing_answer, "{shown}");
 }
 
 #[tokio::test]
@@ -138,25 +109,24 @@ async fn every_function_that_takes_an_id_answers_for_a_foreign_one_as_for_a_miss
     let record = ours.rows("SELECT id FROM queen.dlq()").await;
     let (partition, lease) = (batch.partition_id.as_str(), batch.lease.as_str());
     for status in ["completed", "failed", "retry", "dlq"] {
-        foreign_is_missing(
-            &theirs,
-            |p| format!("SELECT queen.ack('{p}', 'b', '{status}')"),
-            partition,
-        )
-        .await;
+        foreign_is_missing(&theirs, |p| format!("SELECT queen.ack('{p}', 'b', '{status}')"), partition).await;
         foreign_is_missing(
             &theirs,
             |p| format!("SELECT queen.ack('{p}', 'b', '{status}', lease_id => '{lease}')"),
             partition,
         )
         .await;
-        foreign_is_missing(&theirs, |p| format!(r#"SELECT queen.ack_batch('[{{"transactionId":"b","partitionId":"{p}","status":"{status}"}}]')"#), partition).await;
         foreign_is_missing(
             &theirs,
-            |l| format!("SELECT queen.nack('{l}', 'b', status => '{status}')"),
-            lease,
+            |p| {
+                format!(
+                    r#"SELECT queen.ack_batch('[{{"transactionId":"b","partitionId":"{p}","status":"{status}"}}]')"#
+                )
+            },
+            partition,
         )
         .await;
+        foreign_is_missing(&theirs, |l| format!("SELECT queen.nack('{l}', 'b', status => '{status}')"), lease).await;
         foreign_is_missing(
             &theirs,
             |p| format!(r#"SELECT t - 'transactionId' FROM queen.transaction('[{{"type":"ack","transactionId":"b","partitionId":"{p}","status":"{status}"}}]') t"#),
@@ -166,57 +136,15 @@ async fn every_function_that_takes_an_id_answers_for_a_foreign_one_as_for_a_miss
     }
     foreign_is_missing(&theirs, |l| format!("SELECT queen.ack_lease('{l}')"), lease).await;
     foreign_is_missing(&theirs, |l| format!("SELECT queen.release('{l}')"), lease).await;
-    foreign_is_missing(
-        &theirs,
-        |l| format!("SELECT queen.renew_lease('{l}', 1000)"),
-        lease,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |p| format!("SELECT queen.message('{p}', 'b')"),
-        partition,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |p| format!("SELECT queen.read('{p}', 0)"),
-        partition,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |p| format!("SELECT queen.dlq_delete('{p}', 'a')"),
-        partition,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |d| format!("SELECT queen.dlq_delete_row('{d}')"),
-        &record,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |d| format!("SELECT queen.dlq_move_v1('{d}')"),
-        &record,
-    )
-    .await;
-    foreign_is_missing(
-        &theirs,
-        |d| format!("SELECT queen.dlq_move_v1('{d}', 'q', 'p')"),
-        &record,
-    )
-    .await;
+    foreign_is_missing(&theirs, |l| format!("SELECT queen.renew_lease('{l}', 1000)"), lease).await;
+    foreign_is_missing(&theirs, |p| format!("SELECT queen.message('{p}', 'b')"), partition).await;
+    foreign_is_missing(&theirs, |p| format!("SELECT queen.read('{p}', 0)"), partition).await;
+    foreign_is_missing(&theirs, |p| format!("SELECT queen.dlq_delete('{p}', 'a')"), partition).await;
+    foreign_is_missing(&theirs, |d| format!("SELECT queen.dlq_delete_row('{d}')"), &record).await;
+    foreign_is_missing(&theirs, |d| format!("SELECT queen.dlq_move_v1('{d}')"), &record).await;
+    foreign_is_missing(&theirs, |d| format!("SELECT queen.dlq_move_v1('{d}', 'q', 'p')"), &record).await;
     // Nothing of it had an effect.
-    assert_eq!(
-        ours.cursor("q", "__QUEUE_MODE__")
-            .await
-            .lines()
-            .next()
-            .unwrap(),
-        "0|0|t"
-    );
+    assert_eq!(ours.cursor("q", "__QUEUE_MODE__").await.lines().next().unwrap(), "0|0|t");
     assert_eq!(ours.rows("SELECT count(*) FROM queen.dlq()").await, "1");
     assert_eq!(ours.ack(&batch, "c", "completed").await, "ok released");
     assert_eq!(theirs.stored("q").await, "x");
@@ -228,30 +156,18 @@ async fn names_of_another_tenant_are_unknown_names() {
     ours.push("q", "a").await;
     let batch: Batch = ours.pop("'q', 'g', subscription_mode => 'all'").await;
     ours.ack(&batch, "a", "dlq").await;
-    assert_eq!(
-        theirs
-            .state("SELECT queen.seek('q', 'g', to_end => true)")
-            .await,
-        "QN013"
-    );
+    assert_eq!(theirs.state("SELECT queen.seek('q', 'g', to_end => true)").await, "QN013");
     for (sql, answer) in [
         ("SELECT queen.drop_queue('q')", "f"),
         ("SELECT queen.drop_consumer_group('g')", "0"),
         ("SELECT queen.dlq_purge('q')", "0"),
-        (
-            "SELECT count(*) FROM queen.pop('q', partition => 'Default')",
-            "0",
-        ),
+        ("SELECT count(*) FROM queen.pop('q', partition => 'Default')", "0"),
         ("SELECT queen.maintain() ->> 'messagesRemoved'", "0"),
     ] {
         assert_eq!(theirs.rows(sql).await, answer, "{sql}");
     }
     assert_eq!(ours.rows("SELECT count(*) FROM queen.dlq()").await, "1");
-    assert_eq!(
-        ours.rows("SELECT count(*) FROM queen.consumer_groups")
-            .await,
-        "1"
-    );
+    assert_eq!(ours.rows("SELECT count(*) FROM queen.consumer_groups").await, "1");
 }
 
 #[tokio::test]
@@ -262,11 +178,7 @@ async fn maintenance_of_one_tenant_leaves_the_others_messages_alone() {
         db.push("q", "a").await;
     }
     ours.age("q", 11).await; // of both
-    assert_eq!(
-        ours.rows("SELECT queen.maintain() ->> 'messagesRemoved'")
-            .await,
-        "1"
-    );
+    assert_eq!(ours.rows("SELECT queen.maintain() ->> 'messagesRemoved'").await, "1");
     assert_eq!(ours.stored("q").await, "");
     assert_eq!(theirs.stored("q").await, "a");
 }
@@ -288,12 +200,7 @@ async fn a_condition_of_a_query_is_not_tried_on_rows_of_another_tenant() {
         assert!(shown.is_empty() || shown == "q", "{view}: {shown}");
     }
     assert_eq!(
-        theirs
-            .rows(&format!(
-                "SELECT count(*) FROM queen.queues WHERE queue = {}",
-                lit("secret name")
-            ))
-            .await,
+        theirs.rows(&format!("SELECT count(*) FROM queen.queues WHERE queue = {}", lit("secret name"))).await,
         "0"
     );
 }

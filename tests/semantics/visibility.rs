@@ -16,11 +16,7 @@ async fn delayed_messages_come_when_their_time_has_come_on_every_form() {
         assert_eq!(db.pop(arguments).await.ids, "", "{arguments}");
     }
     db.run("SELECT pg_sleep(1.05)").await;
-    for arguments in [
-        "'q', 'any'",
-        "'q', 'pinned', partition => 'Default'",
-        "'q', 'fresh'",
-    ] {
+    for arguments in ["'q', 'any'", "'q', 'pinned', partition => 'Default'", "'q', 'fresh'"] {
         assert_eq!(db.pop(arguments).await.ids, "a", "{arguments}");
     }
 }
@@ -45,12 +41,7 @@ async fn a_delay_that_is_set_later_holds_back_what_is_stored_already() {
     db.push("q", "a").await;
     db.configure("q", r#"{"delayedProcessing": 1000}"#).await;
     assert_eq!(db.pop("'q', 'g'").await.ids, "");
-    assert_eq!(
-        db.pop("'q', 'h', partition => 'Default', subscription_mode => 'all'")
-            .await
-            .ids,
-        ""
-    );
+    assert_eq!(db.pop("'q', 'h', partition => 'Default', subscription_mode => 'all'").await.ids, "");
 }
 
 /// Groups were told of a message for the time that the delay had when it was pushed.
@@ -62,12 +53,7 @@ async fn a_delay_that_is_taken_away_lets_what_is_stored_come_at_once() {
     db.push("q", "a").await;
     assert_eq!(db.pop("'q', 'any'").await.ids, "");
     db.configure("q", r#"{"delayedProcessing": 0}"#).await;
-    assert_eq!(
-        db.pop("'q', 'pinned', partition => 'Default', subscription_mode => 'all'")
-            .await
-            .ids,
-        "a"
-    );
+    assert_eq!(db.pop("'q', 'pinned', partition => 'Default', subscription_mode => 'all'").await.ids, "a");
     assert_eq!(db.pop("'q', 'any'").await.ids, "a");
 }
 
@@ -78,17 +64,11 @@ async fn a_window_buffer_lets_messages_gather_and_then_gives_them_together() {
     db.pop("'q', 'any'").await;
     db.push("q", "a").await;
     db.push("q", "b").await;
-    for arguments in [
-        "'q', 'any', batch => 9",
-        "'q', batch => 9, partition => 'Default'",
-    ] {
+    for arguments in ["'q', 'any', batch => 9", "'q', batch => 9, partition => 'Default'"] {
         assert_eq!(db.pop(arguments).await.ids, "", "{arguments}");
     }
     db.run("SELECT pg_sleep(1.05)").await;
-    for arguments in [
-        "'q', 'any', batch => 9",
-        "'q', batch => 9, partition => 'Default'",
-    ] {
+    for arguments in ["'q', 'any', batch => 9", "'q', batch => 9, partition => 'Default'"] {
         assert_eq!(db.pop(arguments).await.ids, "a b", "{arguments}");
     }
 }
@@ -98,9 +78,7 @@ async fn a_window_opens_early_when_a_hundred_messages_wait() {
     let db = Db::new().await;
     db.configure("q", r#"{"windowBuffer": 1000}"#).await;
     db.pop("'q', 'any'").await;
-    let push = |n: i32| {
-        format!("SELECT count(*) FROM queen.push_many('q', array_fill('1'::jsonb, ARRAY[{n}]))")
-    };
+    let push = |n: i32| format!("SELECT count(*) FROM queen.push_many('q', array_fill('1'::jsonb, ARRAY[{n}]))");
     db.run(&push(60)).await;
     db.run(&push(39)).await;
     for group in ["any", "fresh"] {

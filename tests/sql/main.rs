@@ -52,10 +52,7 @@ fn run(script: &Path) -> Result<(), Failed> {
         return Err(format!("psql ended early: {status}\n{text}").into());
     }
     let expected = script.with_extension("out");
-    Ok(compare::expect_file(
-        &expected,
-        &compare::mask_uuids(&text),
-    )?)
+    Ok(compare::expect_file(&expected, &compare::mask_uuids(&text))?)
 }
 
 /// `errors.out` shows every state of the error table, but for those that no SQL can bring about.
@@ -66,10 +63,7 @@ fn every_state() -> Result<(), Failed> {
         matches!(
             kind,
             // Over HTTP; without the library in memory; a defect.
-            ErrorKind::InvalidLease
-                | ErrorKind::NotPreloaded
-                | ErrorKind::LimitExceeded
-                | ErrorKind::Internal
+            ErrorKind::InvalidLease | ErrorKind::NotPreloaded | ErrorKind::LimitExceeded | ErrorKind::Internal
         )
     };
     for kind in ErrorKind::ALL {
@@ -86,11 +80,7 @@ fn tempfile() -> std::io::Result<File> {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("queen-sql-{}-{n}", std::process::id()));
-    let file = File::options()
-        .read(true)
-        .append(true)
-        .create_new(true)
-        .open(&path)?;
+    let file = File::options().read(true).append(true).create_new(true).open(&path)?;
     std::fs::remove_file(path)?;
     Ok(file)
 }
