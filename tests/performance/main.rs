@@ -1,1 +1,9 @@
-//! Costs as ratios of two measurements of one run, so that they hold on any machine.
+//! Costs as ratios of two measurements of one run, so that they hold on any machine. `-- --nocapture` shows them.
+
+mod backlog;
+mod dedup;
+mod maintain;
+mod partitions;
+mod read;
+mod snapshot;
+mod support;
