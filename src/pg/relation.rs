@@ -54,8 +54,9 @@ pub fn queue_generation() -> u64 {
 }
 
 unsafe extern "C-unwind" fn on_relcache(_arg: Datum, relid: Oid) {
-    let known = LAYOUTS[0].oids[0].load(Relaxed);
-    if relid == Oid::INVALID || known == 0 || relid.to_u32() == known {
+    // The tables of queues and partitions; their oids may not be known yet.
+    let known = [LAYOUTS[0].oids[0].load(Relaxed), LAYOUTS[1].oids[0].load(Relaxed)];
+    if relid == Oid::INVALID || known.contains(&0) || known.contains(&relid.to_u32()) {
         QUEUE_GENERATION.fetch_add(1, Relaxed);
     }
 }

@@ -144,12 +144,12 @@ impl Out<'_> {
 
 impl Drop for Out<'_> {
     fn drop(&mut self) {
-        if self.head.load(SeqCst) != 0 && !self.withdraw() {
-            // Its taker is committing, or has told us.
-            while self.state() == TAKEN {
-                std::thread::yield_now();
+        while self.head.load(SeqCst) != 0 && !self.withdraw() {
+            match self.state() {
+                // Its taker is committing, or finds that it is of another lane.
+                TAKEN | WAITING => std::thread::yield_now(),
+                _ => self.head.store(0, SeqCst),
             }
-            self.head.store(0, SeqCst);
         }
     }
 }
