@@ -20,23 +20,65 @@ pub const DEFAULT_TENANT: u128 = 1;
 
 /// Declares every setting; called once, when the library is loaded.
 pub fn declare() {
-    text(&TENANT, c"queen.tenant", c"Tenant in which queue names are resolved, a UUID.",
+    text(
+        &TENANT,
+        c"queen.tenant",
+        c"Tenant in which queue names are resolved, a UUID.",
         c"Superusers set it, for a role with ALTER ROLE ... SET, so that a role can be pinned to one tenant.",
-        c"00000000-0000-0000-0000-000000000001", Who::Superuser);
-    text(&ENCRYPTION_KEYS, c"queen.encryption_keys", c"Keys of encrypted queues: id:64 hex digits, comma-separated.",
-        c"The first encrypts, all decrypt, so that keys can be rotated. Never shown.", c"", Who::Secret);
-    text(&ENCRYPTION_KEY_FILE, c"queen.encryption_key_file", c"File with the keys of encrypted queues, as in queen.encryption_keys.",
+        c"00000000-0000-0000-0000-000000000001",
+        Who::Superuser,
+    );
+    text(
+        &ENCRYPTION_KEYS,
+        c"queen.encryption_keys",
+        c"Keys of encrypted queues: id:64 hex digits, comma-separated.",
+        c"The first encrypts, all decrypt, so that keys can be rotated. Never shown.",
+        c"",
+        Who::Secret,
+    );
+    text(
+        &ENCRYPTION_KEY_FILE,
+        c"queen.encryption_key_file",
+        c"File with the keys of encrypted queues, as in queen.encryption_keys.",
         c"Read by the server when queen.encryption_keys is empty. Keeps keys out of configuration files and logs.",
-        c"", Who::Secret);
-    text(&DEFAULT_SUBSCRIPTION_MODE, c"queen.default_subscription_mode",
+        c"",
+        Who::Secret,
+    );
+    text(
+        &DEFAULT_SUBSCRIPTION_MODE,
+        c"queen.default_subscription_mode",
         c"Where a new consumer group starts when its first pop names no mode: new or all.",
-        c"new: after what is already queued.", c"new", Who::Everybody);
-    number(&ZSTD_LEVEL, c"queen.zstd_level", c"Compression level of segments.",
-        c"Higher is smaller and slower.", (1, 19), Who::Everybody, 0);
-    number(&MIN_COMPRESS_BYTES, c"queen.min_compress_bytes", c"Segments smaller than this are stored uncompressed.",
-        c"Compressing a few hundred bytes costs more than it saves.", (0, 1_000_000_000), Who::Everybody, pg_sys::GUC_UNIT_BYTE);
-    number(&MAX_PAYLOAD_BYTES, c"queen.max_payload_bytes", c"Largest payload that a push accepts.",
-        c"A limit against accidents; the hard limit is near 1 GB.", (1, 900_000_000), Who::Superuser, pg_sys::GUC_UNIT_BYTE);
+        c"new: after what is already queued.",
+        c"new",
+        Who::Everybody,
+    );
+    number(
+        &ZSTD_LEVEL,
+        c"queen.zstd_level",
+        c"Compression level of segments.",
+        c"Higher is smaller and slower.",
+        (1, 19),
+        Who::Everybody,
+        0,
+    );
+    number(
+        &MIN_COMPRESS_BYTES,
+        c"queen.min_compress_bytes",
+        c"Segments smaller than this are stored uncompressed.",
+        c"Compressing a few hundred bytes costs more than it saves.",
+        (0, 1_000_000_000),
+        Who::Everybody,
+        pg_sys::GUC_UNIT_BYTE,
+    );
+    number(
+        &MAX_PAYLOAD_BYTES,
+        c"queen.max_payload_bytes",
+        c"Largest payload that a push accepts.",
+        c"A limit against accidents; the hard limit is near 1 GB.",
+        (1, 900_000_000),
+        Who::Superuser,
+        pg_sys::GUC_UNIT_BYTE,
+    );
     switch(&EARLY_LOCK_RELEASE, c"queen.early_lock_release",
         c"Lets the next push to a partition go on while this one waits for the disk.",
         c"Only for transactions that did nothing but push; such a commit is still durable before the client is answered.",

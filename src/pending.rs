@@ -53,8 +53,7 @@ pub enum Added {
 pub fn add(mut push: Push<'static>, level: i32) -> Added {
     PENDING.with_borrow_mut(|p| {
         let lane = (push.tenant, push.queue.to_string(), push.partition.to_string());
-        let explicit =
-            push.transaction_id.as_ref().map(|t| (lane.0, lane.1.clone(), lane.2.clone(), t.to_string()));
+        let explicit = push.transaction_id.as_ref().map(|t| (lane.0, lane.1.clone(), lane.2.clone(), t.to_string()));
         if let Some(key) = &explicit
             && let Some(&(_, id)) = p.explicit.get(key)
         {

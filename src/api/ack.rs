@@ -37,12 +37,7 @@ pub fn ack(call: &Call) -> Result<Datum> {
     let partition_id = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
     let transaction_id = call.required_text(1, "transaction_id")?;
     let group = arguments::group(call, 3)?;
-    let ack = Ack {
-        transaction_id,
-        status: Status::parse(call.text(2)?),
-        error: call.text(5)?,
-        reason: call.text(6)?,
-    };
+    let ack = Ack { transaction_id, status: Status::parse(call.text(2)?), error: call.text(5)?, reason: call.text(6)? };
     let tables = Tables::default();
     let verdicts = settle::acks(&tables, guc::tenant()?, partition_id, group, call.uuid(4), &[ack])?;
     let verdict = verdicts.first().copied().unwrap_or_default();

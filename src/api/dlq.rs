@@ -27,8 +27,7 @@ pub fn dlq(call: &Call) -> Result<Datum> {
 /// `queen.dlq_delete(partition_id, transaction_id) → bigint`: every group's record of one message.
 pub fn dlq_delete(call: &Call) -> Result<Datum> {
     let partition = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
-    let deleted =
-        dead_letter::delete_message(guc::tenant()?, partition, call.required_text(1, "transaction_id")?);
+    let deleted = dead_letter::delete_message(guc::tenant()?, partition, call.required_text(1, "transaction_id")?);
     Ok(call.value(Value::Int8(deleted)))
 }
 

@@ -29,9 +29,7 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
         names::check_partition(p)?;
     }
     let Some(record) = dead_letter::lock(tenant, dlq_id) else {
-        return Ok(call.value(jsonb(
-            &serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string(),
-        )));
+        return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
     let (payload, sealed) = Opener::new().open(&record.payload, record.is_encrypted);
     if sealed {
@@ -45,12 +43,11 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let queue_name = to_queue.unwrap_or(&record.queue);
     let partition_name = to_partition.unwrap_or(&record.partition);
     let transaction_id = format!("dlq:{}", id::format(dlq_id));
-    let already = match queue::find(&tables, tenant, queue_name)?
-        .and_then(|q| partition::find(&tables, q.qid, partition_name))
-    {
-        Some(partition) => lookup::find(&tables, partition.pid, &transaction_id)?.first().copied(),
-        None => None,
-    };
+    let already =
+        match queue::find(&tables, tenant, queue_name)?.and_then(|q| partition::find(&tables, q.qid, partition_name)) {
+            Some(partition) => lookup::find(&tables, partition.pid, &transaction_id)?.first().copied(),
+            None => None,
+        };
     let (result, message_id, offset) = match already {
         Some(found) => ("duplicate", found.message_id, found.offset),
         None => {
@@ -70,9 +67,8 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
                 }],
                 When::Now,
             )?;
-            let pushed = pushed
-                .first()
-                .ok_or_else(|| error(ErrorKind::Internal, "the moved message was not appended"))?;
+            let pushed =
+                pushed.first().ok_or_else(|| error(ErrorKind::Internal, "the moved message was not appended"))?;
             if !pushed.duplicate {
                 dead_letter::delete_row(tenant, dlq_id);
             }

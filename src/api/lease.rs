@@ -2,7 +2,7 @@
 
 use crate::api::arguments;
 use crate::broker::settle;
-use crate::error::{Result};
+use crate::error::Result;
 use crate::guc;
 use crate::pg::call::{Call, null_argument};
 use crate::pg::relation::Tables;

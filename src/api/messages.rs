@@ -91,9 +91,7 @@ impl Viewer<'_> {
     ) -> [Value<'v>; 14] {
         let transaction_id = match frame.transaction_id {
             Some(t) => Value::Text(t),
-            None => Value::Raw(
-                Value::Text(&queen_core::id::format(frame.id)).datum().unwrap_or(Datum::null()),
-            ),
+            None => Value::Raw(Value::Text(&queen_core::id::format(frame.id)).datum().unwrap_or(Datum::null())),
         };
         [
             Value::Text(&self.queue.name),
@@ -164,7 +162,9 @@ pub fn messages(call: &Call) -> Result<Datum> {
         if lane.progress.is_none() {
             lane.progress = Some(Progress::of(&tables, &lane.groups, &lane.partition)?);
         }
-        if let (Some(stored), Some(progress)) = (segment::holding(&tables, lane.partition.pid, lane.head.base), &lane.progress) {
+        if let (Some(stored), Some(progress)) =
+            (segment::holding(&tables, lane.partition.pid, lane.head.base), &lane.progress)
+        {
             let viewer = Viewer { queue: &lane.queue, partition: &lane.partition, progress, opener: &opener };
             let opened = stored.open()?;
             for i in (0..stored.frames).rev() {
@@ -199,7 +199,14 @@ struct Backwards {
 }
 
 impl Backwards {
-    fn new(tables: &Tables, queue: Queue, groups: Vec<Subscription>, partition: Partition, from: i64, to: i64) -> Option<Self> {
+    fn new(
+        tables: &Tables,
+        queue: Queue,
+        groups: Vec<Subscription>,
+        partition: Partition,
+        from: i64,
+        to: i64,
+    ) -> Option<Self> {
         let last = match to {
             i64::MAX => segment::tail(tables, partition.pid, Sight::Committed).offset,
             _ => segment::first_since(tables, partition.pid, to)

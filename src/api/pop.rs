@@ -26,8 +26,7 @@ struct Shared {
     from: usize,
 }
 
-const POP: Shared =
-    Shared { group: 1, batch: 2, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
+const POP: Shared = Shared { group: 1, batch: 2, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
 const MATCHING: Shared =
     Shared { group: 2, batch: 3, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
 

@@ -68,7 +68,11 @@ impl From<Error> for Stop {
     }
 }
 
-fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::result::Result<Vec<serde_json::Value>, Stop> {
+fn run(
+    tenant: u128,
+    operations: &[Operation<'_>],
+    required: &[String],
+) -> std::result::Result<Vec<serde_json::Value>, Stop> {
     let tables = Tables::default();
     let mut pushes = Vec::new();
     let mut results: Vec<serde_json::Value> = Vec::new();
@@ -124,7 +128,8 @@ fn run(tenant: u128, operations: &[Operation<'_>], required: &[String]) -> std::
             if !settled.verdict.success {
                 let why = settled.verdict.error.unwrap_or("rejected");
                 let which = names::cut(&settled.transaction_id, 64);
-                let unknown = if why.starts_with("unresolvable") { "ack references unknown transactionId; " } else { "" };
+                let unknown =
+                    if why.starts_with("unresolvable") { "ack references unknown transactionId; " } else { "" };
                 return Err(Stop::Undone(Undone {
                     reason: "ack_rejected",
                     error: format!("QTXN {unknown}ack of \"{which}\" was rejected: {why}; transaction rolled back"),

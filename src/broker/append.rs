@@ -6,8 +6,8 @@ use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pending;
 use crate::pg::relation::{Lock, Tables, queue_generation};
-use crate::pg::shared_append::{self, Offer};
 use crate::pg::scan::Sight;
+use crate::pg::shared_append::{self, Offer};
 use crate::pg::{clock, commit};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
@@ -90,7 +90,9 @@ pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pu
     let mut results = vec![None; pushes.len()];
     let mut work = Vec::new();
     // Whatever has to be created is created before the first lane is locked: one order for everybody.
-    for of_queue in order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue)) {
+    for of_queue in
+        order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue))
+    {
         work.push((of_queue, Target::find(tables, pushes, of_queue)?));
     }
     for (of_queue, mut target) in work {
@@ -118,8 +120,7 @@ impl<'o> Target<'o> {
         for _ in 0..ATTEMPTS {
             let (tenant, name, _) = pushes[order[0]].lane();
             let queue = lane::queue(tables, tenant, name)?;
-            let lanes: Vec<&[usize]> =
-                order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
+            let lanes: Vec<&[usize]> = order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
             let mut found: Vec<Option<Rc<Partition>>> =
                 lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
             if found.iter().any(Option::is_none) {
@@ -213,7 +214,8 @@ enum Along {
 
 /// Lets the next append to a busy lane take this message along; see [`shared_append`].
 fn go_along(tables: &Tables, partition: &Partition, push: &Push<'_>) -> Along {
-    let plain = push.transaction_id.is_none() && push.trace_id.is_none() && push.headers.is_none() && push.producer.is_none();
+    let plain =
+        push.transaction_id.is_none() && push.trace_id.is_none() && push.headers.is_none() && push.producer.is_none();
     let Some(id) = push.id.filter(|_| plain && commit::nothing_written()) else {
         return Along::Lock(wait_for_lane(tables, partition));
     };
@@ -269,37 +271,37 @@ impl Writer<'_> {
         results: &mut [Option<Pushed>],
     ) -> Result<(Vec<usize>, Vec<(usize, usize)>)> {
         let Writer { tables, pushes, queue, partition, .. } = *self;
-    let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
+        let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
 
-    let own = if window > 0 { None } else { pending::appends_to(partition.pid, before.offset + 1) };
-    let mut fresh: Vec<usize> = Vec::with_capacity(lane.len());
-    let mut first_with: HashMap<&str, usize> = HashMap::new();
-    let mut followers: Vec<(usize, usize)> = Vec::new();
-    for &i in lane {
-        if let Some(wanted) = pushes[i].transaction_id.as_deref() {
-            if let Some(&leader) = first_with.get(wanted) {
-                followers.push((i, leader));
-                continue;
+        let own = if window > 0 { None } else { pending::appends_to(partition.pid, before.offset + 1) };
+        let mut fresh: Vec<usize> = Vec::with_capacity(lane.len());
+        let mut first_with: HashMap<&str, usize> = HashMap::new();
+        let mut followers: Vec<(usize, usize)> = Vec::new();
+        for &i in lane {
+            if let Some(wanted) = pushes[i].transaction_id.as_deref() {
+                if let Some(&leader) = first_with.get(wanted) {
+                    followers.push((i, leader));
+                    continue;
+                }
+                first_with.insert(wanted, i);
+                // With the window off, only what this transaction itself has appended counts.
+                let original = match own {
+                    _ if window > 0 => lookup::duplicate(tables, partition.pid, wanted, created_at - window)?,
+                    Some(first) => lookup::find(tables, partition.pid, wanted)?.into_iter().find(|f| f.offset >= first),
+                    None => None,
+                };
+                if let Some(original) = original {
+                    results[i] = Some(Pushed {
+                        message_id: original.message_id,
+                        partition_id: partition.id,
+                        offset: original.offset,
+                        duplicate: true,
+                    });
+                    continue;
+                }
             }
-            first_with.insert(wanted, i);
-            // With the window off, only what this transaction itself has appended counts.
-            let original = match own {
-                _ if window > 0 => lookup::duplicate(tables, partition.pid, wanted, created_at - window)?,
-                Some(first) => lookup::find(tables, partition.pid, wanted)?.into_iter().find(|f| f.offset >= first),
-                None => None,
-            };
-            if let Some(original) = original {
-                results[i] = Some(Pushed {
-                    message_id: original.message_id,
-                    partition_id: partition.id,
-                    offset: original.offset,
-                    duplicate: true,
-                });
-                continue;
-            }
+            fresh.push(i);
         }
-        fresh.push(i);
-    }
 
         Ok((fresh, followers))
     }
@@ -340,7 +342,8 @@ impl Writer<'_> {
                 encrypted: sealer.is_some(),
             });
         }
-        let along = if when == When::Commit && sealer.is_none() { shared_append::take(partition.pid) } else { Vec::new() };
+        let along =
+            if when == When::Commit && sealer.is_none() { shared_append::take(partition.pid) } else { Vec::new() };
         frames.extend(along.iter().map(|taken| FrameIn {
             id: taken.id,
             transaction_id: None,
@@ -389,9 +392,7 @@ fn hint(tables: &Tables, queue: &Queue, partition: &Partition, group: &Subscript
     let idle = cursor::drained_at(tables, group.gid, partition.pid, before.offset)
         // No cursor yet: the append that reaches the group's start hints; so does every one while stamps are ahead of a
         // clock that was set back, since they do not tell who came first.
-        .unwrap_or_else(|| {
-            before.written_at.is_none_or(|at| at < group.start_at) || created_at > clock::now()
-        });
+        .unwrap_or_else(|| before.written_at.is_none_or(|at| at < group.start_at) || created_at > clock::now());
     let window = i64::from(queue.options.window_buffer) * 1_000_000;
     if idle {
         ready::insert(tables, group.gid, due_at(queue, created_at), partition.pid);
@@ -416,7 +417,8 @@ fn split<'f, 'a>(frames: &'f [FrameIn<'a>]) -> Vec<&'f [FrameIn<'a>]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (i, frame) in frames.iter().enumerate() {
-        let size = frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + frame.transaction_id.map_or(0, str::len);
+        let size =
+            frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + frame.transaction_id.map_or(0, str::len);
         if i > start && bytes + size > SEGMENT_BYTES {
             parts.push(&frames[start..i]);
             (start, bytes) = (i, 0);

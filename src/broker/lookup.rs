@@ -13,8 +13,7 @@ const SELF_LOCATING: i64 = 10_000;
 
 /// Whether a frame with the default transaction id is found without a row.
 pub fn self_locating(message_id: u128, created_at: i64) -> bool {
-    id::unix_micros(message_id)
-        .is_some_and(|t| (0..=SELF_LOCATING).contains(&(created_at - clock::from_unix(t))))
+    id::unix_micros(message_id).is_some_and(|t| (0..=SELF_LOCATING).contains(&(created_at - clock::from_unix(t))))
 }
 
 /// A stored message with this transaction id.

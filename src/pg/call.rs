@@ -172,8 +172,9 @@ pub fn null_argument(name: &str) -> crate::error::Error {
 }
 
 fn utf8<'a>(bytes: &'a [u8]) -> Result<&'a str> {
-    std::str::from_utf8(bytes)
-        .map_err(|_| error(ErrorKind::InvalidArgument, "the database's encoding must be UTF8: a text is not valid UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| {
+        error(ErrorKind::InvalidArgument, "the database's encoding must be UTF8: a text is not valid UTF-8")
+    })
 }
 
 /// # Safety

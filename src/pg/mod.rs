@@ -1,9 +1,9 @@
 //! The only code that touches the server. `unsafe` is denied in the crate and reopened in this folder alone.
 
-pub mod creation_lock;
 pub mod call;
 pub mod clock;
 pub mod commit;
+pub mod creation_lock;
 pub mod entry;
 pub mod privilege;
 pub mod procedure;

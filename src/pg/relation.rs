@@ -144,7 +144,13 @@ impl Table {
         unsafe {
             let rel = pg_sys::table_open(layout.oid(0), pg_sys::RowExclusiveLock as pg_sys::LOCKMODE);
             let columns = (*(*rel).rd_att).natts as usize;
-            Table { rel, layout, indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(), columns, idle: RefCell::default() }
+            Table {
+                rel,
+                layout,
+                indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(),
+                columns,
+                idle: RefCell::default(),
+            }
         }
     }
 
@@ -265,8 +271,7 @@ impl Table {
         } else {
             pg_sys::LockTupleMode::LockTupleKeyShare
         };
-        let policy =
-            if wait { pg_sys::LockWaitPolicy::LockWaitBlock } else { pg_sys::LockWaitPolicy::LockWaitSkip };
+        let policy = if wait { pg_sys::LockWaitPolicy::LockWaitBlock } else { pg_sys::LockWaitPolicy::LockWaitSkip };
         // SAFETY: heap_lock_tuple reads t_self, fills t_data from the page and returns the page pinned.
         unsafe {
             pg_sys::CommandCounterIncrement();

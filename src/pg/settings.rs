@@ -77,13 +77,29 @@ extern "C-unwind" fn hidden() -> *const c_char {
     c"********".as_ptr()
 }
 
-pub fn text(at: &'static Text, name: &'static CStr, what: &'static CStr, why: &'static CStr, default: &'static CStr, who: Who) {
+pub fn text(
+    at: &'static Text,
+    name: &'static CStr,
+    what: &'static CStr,
+    why: &'static CStr,
+    default: &'static CStr,
+    who: Who,
+) {
     let (context, flags) = context(who);
     let show: pg_sys::GucShowHook = if who == Who::Secret { Some(hidden) } else { None };
     // SAFETY: the variable lives for ever; the server owns its value.
     unsafe {
         pg_sys::DefineCustomStringVariable(
-            name.as_ptr(), what.as_ptr(), why.as_ptr(), at.0.as_ptr(), default.as_ptr(), context, flags, None, None, show,
+            name.as_ptr(),
+            what.as_ptr(),
+            why.as_ptr(),
+            at.0.as_ptr(),
+            default.as_ptr(),
+            context,
+            flags,
+            None,
+            None,
+            show,
         );
     }
 }
@@ -93,22 +109,46 @@ pub fn switch(at: &'static Switch, name: &'static CStr, what: &'static CStr, why
     // SAFETY: as for text.
     unsafe {
         pg_sys::DefineCustomBoolVariable(
-            name.as_ptr(), what.as_ptr(), why.as_ptr(), at.0.as_ptr(), at.get(), context, flags, None, None, None,
+            name.as_ptr(),
+            what.as_ptr(),
+            why.as_ptr(),
+            at.0.as_ptr(),
+            at.get(),
+            context,
+            flags,
+            None,
+            None,
+            None,
         );
     }
 }
 
 /// `unit`: 0 or one of the server's GUC_UNIT flags.
 pub fn number(
-    at: &'static Number, name: &'static CStr, what: &'static CStr, why: &'static CStr, range: (c_int, c_int), who: Who,
+    at: &'static Number,
+    name: &'static CStr,
+    what: &'static CStr,
+    why: &'static CStr,
+    range: (c_int, c_int),
+    who: Who,
     unit: u32,
 ) {
     let (context, flags) = context(who);
     // SAFETY: as for text.
     unsafe {
         pg_sys::DefineCustomIntVariable(
-            name.as_ptr(), what.as_ptr(), why.as_ptr(), at.0.as_ptr(), at.get(), range.0, range.1, context,
-            flags | unit as c_int, None, None, None,
+            name.as_ptr(),
+            what.as_ptr(),
+            why.as_ptr(),
+            at.0.as_ptr(),
+            at.get(),
+            range.0,
+            range.1,
+            context,
+            flags | unit as c_int,
+            None,
+            None,
+            None,
         );
     }
 }

@@ -80,11 +80,7 @@ fn shared() -> Option<Shared> {
         let n = backends();
         let heads = AREA.add(64);
         let slots = heads.add((n * 8).next_multiple_of(64));
-        Some(Shared {
-            waiting: &*AREA.cast(),
-            heads: std::slice::from_raw_parts(heads.cast(), n),
-            slots: slots.cast(),
-        })
+        Some(Shared { waiting: &*AREA.cast(), heads: std::slice::from_raw_parts(heads.cast(), n), slots: slots.cast() })
     }
 }
 

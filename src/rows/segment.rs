@@ -284,7 +284,11 @@ pub fn trim(tables: &Tables, pid: i64, upto: i64) {
     {
         let table = tables.segment().borrow();
         let mut old = Vec::new();
-        let mut scan = table.scan(0, &[eq(1, Value::Int8(pid)), cmp(2, Compare::LessOrEqual, Value::Int8(upto))], Sight::Committed);
+        let mut scan = table.scan(
+            0,
+            &[eq(1, Value::Int8(pid)), cmp(2, Compare::LessOrEqual, Value::Int8(upto))],
+            Sight::Committed,
+        );
         while let Some(row) = scan.forward() {
             if row.int8(1) + i64::from(row.int4(2)) - 1 <= upto {
                 old.push(row.tid);

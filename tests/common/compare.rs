@@ -43,11 +43,7 @@ pub fn expect_file(expected: &Path, actual: &str) -> Result<(), String> {
         return fs::write(expected, actual).map_err(|e| format!("{}: {e}", expected.display()));
     }
     let text = fs::read_to_string(expected).unwrap_or_default();
-    Err(format!(
-        "{} differs (UPDATE_EXPECT=1 accepts the new output)\n{}",
-        expected.display(),
-        diff(&text, actual)
-    ))
+    Err(format!("{} differs (UPDATE_EXPECT=1 accepts the new output)\n{}", expected.display(), diff(&text, actual)))
 }
 
 /// A unified diff.
@@ -76,10 +72,7 @@ mod tests {
     #[test]
     fn uuids_are_masked_in_place() {
         let id = "0198c0de-7f00-7000-8000-0123456789ab";
-        assert_eq!(
-            mask_uuids(&format!(" {id} | é")),
-            " xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx | é"
-        );
+        assert_eq!(mask_uuids(&format!(" {id} | é")), " xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx | é");
         let constant = "00000000-0000-0000-0000-000000000001";
         assert_eq!(mask_uuids(constant), constant);
         let not_one = "0198c0de-7f00-7000-8000-0123456789aG";

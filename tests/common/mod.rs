@@ -92,20 +92,10 @@ impl Cluster {
     pub fn start_with(conf: &[(&str, &str)]) -> Self {
         let bin = bindir();
         let guard = Guard::new(&bin);
-        let cluster = Self {
-            dir: guard.folder.clone(),
-            guard,
-            bin,
-            template: Mutex::new(false),
-            databases: AtomicU32::new(0),
-        };
+        let cluster =
+            Self { dir: guard.folder.clone(), guard, bin, template: Mutex::new(false), databases: AtomicU32::new(0) };
         let initial = INITIAL.get_or_init(|| InitialData::new(&cluster.bin));
-        done(
-            server_program("cp")
-                .args(["-a", "--reflink=auto"])
-                .arg(&initial.data)
-                .arg(cluster.data()),
-        );
+        done(server_program("cp").args(["-a", "--reflink=auto"]).arg(&initial.data).arg(cluster.data()));
         let socket_dir = cluster.dir.display().to_string();
         cluster.configure(&[("unix_socket_directories", &socket_dir)]);
         cluster.configure(SETTINGS);
@@ -116,10 +106,8 @@ impl Cluster {
 
     /// Appends settings; those that need no restart are in force after `pg_reload_conf()`.
     pub fn configure(&self, conf: &[(&str, &str)]) {
-        let text: String = conf
-            .iter()
-            .map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''")))
-            .collect();
+        let text: String =
+            conf.iter().map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''"))).collect();
         fs::OpenOptions::new()
             .append(true)
             .open(self.data().join("postgresql.conf"))
@@ -141,16 +129,10 @@ impl Cluster {
             self.psql(SUPERUSER, &format!("CREATE DATABASE {TEMPLATE}"));
             self.psql(TEMPLATE, "CREATE EXTENSION queen");
             // Background workers must not connect to it, or it cannot be copied.
-            self.psql(
-                SUPERUSER,
-                &format!("ALTER DATABASE {TEMPLATE} WITH ALLOW_CONNECTIONS false IS_TEMPLATE true"),
-            );
+            self.psql(SUPERUSER, &format!("ALTER DATABASE {TEMPLATE} WITH ALLOW_CONNECTIONS false IS_TEMPLATE true"));
             *made = true;
         }
-        self.psql(
-            SUPERUSER,
-            &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"),
-        );
+        self.psql(SUPERUSER, &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"));
         name
     }
 
@@ -174,11 +156,7 @@ impl Cluster {
     }
 
     /// As [`Self::client_as`], for tests in which connecting may fail.
-    pub async fn try_client_as(
-        &self,
-        database: &str,
-        role: &str,
-    ) -> Result<Client, tokio_postgres::Error> {
+    pub async fn try_client_as(&self, database: &str, role: &str) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::Config::new()
             .host_path(&self.dir)
             .port(PORT.parse().expect("port"))
@@ -203,20 +181,13 @@ impl Cluster {
     /// Stops at the first error, and panics with it.
     pub fn psql(&self, database: &str, sql: &str) -> String {
         let output = self.try_psql(database, sql);
-        assert!(
-            output.status.success(),
-            "psql -d {database} -c {sql:?}\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "psql -d {database} -c {sql:?}\n{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
     /// As [`Self::psql`], for SQL that may fail.
     pub fn try_psql(&self, database: &str, sql: &str) -> Output {
-        output(
-            self.psql_command(database)
-                .args(["-qAt", "-v", "ON_ERROR_STOP=1", "-c", sql]),
-        )
+        output(self.psql_command(database).args(["-qAt", "-v", "ON_ERROR_STOP=1", "-c", sql]))
     }
 
     /// psql without the user's own settings, connected as superuser.
@@ -238,23 +209,13 @@ impl Cluster {
     pub fn pg_dump(&self, database: &str, options: &[&str]) -> PathBuf {
         let n = self.databases.fetch_add(1, Relaxed);
         let file = self.dir.join(format!("{database}-{n}.dump"));
-        done(
-            self.client_program("pg_dump")
-                .args(["-Fc", "-d", database, "-f"])
-                .arg(&file)
-                .args(options),
-        );
+        done(self.client_program("pg_dump").args(["-Fc", "-d", database, "-f"]).arg(&file).args(options));
         file
     }
 
     /// Restores a dump into an existing database; fails on the first error.
     pub fn pg_restore(&self, file: &Path, database: &str, options: &[&str]) {
-        done(
-            self.client_program("pg_restore")
-                .args(["--exit-on-error", "-d", database])
-                .args(options)
-                .arg(file),
-        );
+        done(self.client_program("pg_restore").args(["--exit-on-error", "-d", database]).args(options).arg(file));
     }
 
     /// Ends the server as a crash does: no checkpoint, recovery at the next start.
@@ -283,11 +244,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let status = start.status().expect("pg_ctl");
-        assert!(
-            status.success(),
-            "the server does not start\n{}",
-            self.log()
-        );
+        assert!(status.success(), "the server does not start\n{}", self.log());
     }
 
     /// All that the server has written into its log.
@@ -328,10 +285,7 @@ impl Cluster {
     /// A client program that runs as the server's user, since it writes into the server's folder.
     fn client_program(&self, name: &str) -> Command {
         let mut command = server_program(self.bin.join(name));
-        command
-            .arg("-h")
-            .arg(&self.dir)
-            .args(["-p", PORT, "-U", SUPERUSER]);
+        command.arg("-h").arg(&self.dir).args(["-p", PORT, "-U", SUPERUSER]);
         command
     }
 }
@@ -356,10 +310,7 @@ struct InitialData {
 impl InitialData {
     fn new(bin: &Path) -> Self {
         let guard = Guard::new(bin);
-        let initial = Self {
-            data: guard.folder.join("data"),
-            guard,
-        };
+        let initial = Self { data: guard.folder.join("data"), guard };
         done(
             server_program(bin.join("initdb"))
                 .args(["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C"])
@@ -410,19 +361,12 @@ impl Guard {
             .stderr(Stdio::null())
             .spawn()
             .expect("cannot start the cluster's guard");
-        Self {
-            folder,
-            process: Mutex::new(Some(process)),
-        }
+        Self { folder, process: Mutex::new(Some(process)) }
     }
 
     /// Lets the guard act, and waits until it has.
     fn release(&self) {
-        let process = self
-            .process
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .take();
+        let process = self.process.lock().unwrap_or_else(|e| e.into_inner()).take();
         if let Some(mut process) = process {
             drop(process.stdin.take());
             let _ = process.wait();
@@ -472,17 +416,11 @@ fn server_program(program: impl AsRef<OsStr>) -> Command {
 }
 
 fn output(command: &mut Command) -> Output {
-    command
-        .output()
-        .unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"))
+    command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"))
 }
 
 fn done(command: &mut Command) -> Output {
     let output = output(command);
-    assert!(
-        output.status.success(),
-        "{command:?}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     output
 }

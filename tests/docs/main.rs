@@ -100,17 +100,12 @@ fn psql(blocks: &[Block]) -> Result<String, Failed> {
 }
 
 fn is_error(line: &str) -> bool {
-    ["ERROR:", "FATAL:", "PANIC:", "invalid command"]
-        .iter()
-        .any(|mark| line.starts_with(mark))
+    ["ERROR:", "FATAL:", "PANIC:", "invalid command"].iter().any(|mark| line.starts_with(mark))
 }
 
 /// What is compared: words without layout.
 fn words(text: &str) -> Vec<String> {
-    layout(text)
-        .split_whitespace()
-        .map(ToOwned::to_owned)
-        .collect()
+    layout(text).split_whitespace().map(ToOwned::to_owned).collect()
 }
 
 /// What is shown: trimmed lines, masked, without table borders.

@@ -30,11 +30,7 @@ pub fn blocks(text: &str) -> Vec<Block> {
             .collect();
         let body = body.join("\n");
         match info.trim() {
-            "sql" => blocks.push(Block {
-                line: number + 1,
-                sql: body,
-                expected: None,
-            }),
+            "sql" => blocks.push(Block { line: number + 1, sql: body, expected: None }),
             "text" if follows => {
                 if let Some(block) = blocks.last_mut() {
                     block.expected = Some(body);
@@ -76,9 +72,7 @@ fn time_length(text: &[u8]) -> usize {
         return 0;
     }
     let tail = &text[SHAPE.len()..];
-    let fraction_and_zone = tail
-        .iter()
-        .take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-' | b':' | b'Z'))
-        .count();
+    let fraction_and_zone =
+        tail.iter().take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-' | b':' | b'Z')).count();
     SHAPE.len() + fraction_and_zone
 }
