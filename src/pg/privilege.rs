@@ -19,6 +19,7 @@ pub fn may_execute(function: &str) -> bool {
     let Ok(Some(oid)) = oid else { return false };
     // SAFETY: a catalog check for the current user.
     unsafe {
+        // From 16 on one check serves every kind of object.
         #[cfg(feature = "pg15")]
         let result = pg_sys::pg_proc_aclcheck(oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
         #[cfg(not(feature = "pg15"))]
