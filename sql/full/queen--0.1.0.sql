@@ -429,6 +429,8 @@ ALTER TABLE queen.cursor SET (vacuum_truncate = off,
 ALTER TABLE queen.ready SET (vacuum_truncate = off,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 1000000);
+ALTER TABLE queen.queue SET (vacuum_truncate = off);
+ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
 

@@ -44,10 +44,7 @@ pub fn seek(call: &Call) -> Result<Datum> {
     };
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
     let Some(queue) = queue::find(&tables, tenant, queue_name)? else {
-        return Err(error(
-            ErrorKind::QueueNotFound,
-            format!("there is no queue \"{}\"", names::cut(queue_name, 64)),
-        ));
+        return Err(error(ErrorKind::QueueNotFound, format!("there is no queue \"{}\"", names::cut(queue_name, 64))));
     };
     let one = match call.text(4)? {
         None => None,
@@ -114,7 +111,9 @@ fn set(tables: &Tables, group: &Subscription, partition: &Partition, target: Tar
     let end = segment::tail(tables, partition.pid, Sight::Committed).offset;
     let committed = match target {
         Target::End => end,
-        Target::Time(time) => segment::first_since(tables, partition.pid, time).map_or(end, |base| base - 1).max(trimmed),
+        Target::Time(time) => {
+            segment::first_since(tables, partition.pid, time).map_or(end, |base| base - 1).max(trimmed)
+        }
     };
     let mut after = before.clone();
     after.committed = committed;
@@ -123,7 +122,10 @@ fn set(tables: &Tables, group: &Subscription, partition: &Partition, target: Tar
     after.failing_since = None;
     after.deliveries = Deliveries::default();
     write(tables, &before, &after, group);
-    if before.lease.is_none() && group.registered && segment::tail(tables, partition.pid, Sight::Everything).offset > committed {
+    if before.lease.is_none()
+        && group.registered
+        && segment::tail(tables, partition.pid, Sight::Everything).offset > committed
+    {
         ready::insert(tables, group.gid, clock::now(), partition.pid);
     }
 }
@@ -137,29 +139,52 @@ pub fn drop_consumer_group(call: &Call) -> Result<Datum> {
     let only = call.text(1)?;
     let delete_metadata = call.bool(2).unwrap_or(true);
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
-    let mut removed = 0;
+    let mut groups = Vec::new();
     for queue in queue::of_tenant(&tables, tenant)? {
-        if only.is_some_and(|name| name != queue.name) {
-            continue;
-        }
-        if subscription::find(&tables, queue.qid, group_name).is_none() {
+        if only.is_some_and(|name| name != queue.name) || subscription::find(&tables, queue.qid, group_name).is_none() {
             continue;
         }
         subscription::lock_creation(queue.qid);
-        let Some(group) = subscription::find(&tables, queue.qid, group_name) else { continue };
-        removed += spi::as_owner(|client| {
-            client.update("DELETE FROM queen.ready WHERE gid = $1", None, &[group.gid.into()])?;
-            let n = client.update("DELETE FROM queen.cursor WHERE gid = $1", None, &[group.gid.into()])?.len();
-            if delete_metadata {
-                client.update("DELETE FROM queen.subscription WHERE gid = $1", None, &[group.gid.into()])?;
-            }
-            Ok::<_, pgrx::spi::Error>(n as i64)
+        groups.extend(subscription::find(&tables, queue.qid, group_name));
+    }
+    let removed = remove_cursors(&tables, &groups);
+    for group in &groups {
+        spi::as_owner(|client| {
+            client.update("DELETE FROM queen.ready WHERE gid = $1", None, &[group.gid.into()]).map(|_| ())
         })
         .unwrap_or_else(|e| pgrx::error!("dropping a consumer group: {e}"));
-        if !delete_metadata && group.registered {
+        if delete_metadata {
+            subscription::remove(&tables, group);
+        } else if group.registered {
             ready::insert_sweep(&tables, group.gid, 0);
         }
         commit::settled();
     }
     Ok(call.value(Value::Int8(removed)))
+}
+
+/// Removes the cursors of these groups, which have one name; answers how many that were. Each is taken first: whoever has
+/// it may leave another row. And again until there is none, since some may just be made.
+fn remove_cursors(tables: &Tables, groups: &[Subscription]) -> i64 {
+    let mut removed = 0;
+    loop {
+        let mut cursors: Vec<(i64, i64)> = Vec::new();
+        for group in groups {
+            cursors.extend(cursor::of_group(tables, group.gid).into_iter().map(|pid| (pid, group.gid)));
+        }
+        if cursors.is_empty() {
+            return removed;
+        }
+        cursors.sort_unstable();
+        for (pid, gid) in cursors {
+            match cursor::take(tables, gid, pid, true) {
+                Taken::Held(cursor) => {
+                    cursor::remove(tables, &cursor);
+                    removed += 1;
+                }
+                Taken::Missing => cursor::leave(gid, pid),
+                Taken::Busy => {}
+            }
+        }
+    }
 }

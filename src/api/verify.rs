@@ -8,7 +8,8 @@ use crate::pg::clock;
 use crate::pg::relation::Tables;
 use crate::pg::scan::Sight;
 use crate::pg::value::Value;
-use crate::rows::{cursor, partition, queue, segment, subscription};
+use crate::rows::segment::{self, Stored};
+use crate::rows::{cursor, partition, queue, subscription};
 use pgrx::pg_sys::Datum;
 use queen_core::id;
 use queen_core::segment::Segment;
@@ -44,7 +45,8 @@ pub fn decode_segment(call: &Call) -> Result<Datum> {
 
 /// `queen.verify(queue) → TABLE(partition_id, base_offset, problem)`: one row for each problem found.
 ///
-/// Reads and decodes every segment of the queue, or of all queues of the tenant.
+/// Reads and decodes every segment of the queue, or of all queues of the tenant. Beside traffic, too: what looks wrong
+/// because something was written or removed in between is looked at again.
 pub fn verify(call: &Call) -> Result<Datum> {
     let only = call.text(0)?;
     let (tables, tenant) = (Tables::default(), guc::tenant()?);
@@ -64,52 +66,81 @@ pub fn verify(call: &Call) -> Result<Datum> {
                 let mut problem = |base: Option<i64>, text: String| {
                     rows.put(&[Value::Uuid(partition.id), Value::opt_int8(base), Value::Text(&text)]);
                 };
-                let trimmed = segment::trimmed(&tables, partition.pid);
-                let tail = segment::tail(&tables, partition.pid, Sight::Committed);
-                let mut expected = None;
-                let mut written_at = i64::MIN;
-                segment::walk_all(&tables, partition.pid, |stored| {
-                    pgrx::check_for_interrupts!();
-                    if let Some(e) = expected
-                        && e != stored.base
-                    {
-                        problem(Some(stored.base), format!("offsets {e} to {} are missing", stored.base - 1));
-                    } else if expected.is_none() && stored.base > trimmed + 1 {
-                        problem(Some(stored.base), format!("offsets {} to {} are missing", trimmed + 1, stored.base - 1));
-                    }
-                    expected = Some(stored.end() + 1);
-                    if stored.created_at <= written_at {
-                        problem(Some(stored.base), "its time is not after its predecessor's".to_owned());
-                    }
-                    written_at = stored.created_at;
-                    match stored.open() {
-                        Err(e) => problem(Some(stored.base), e.message),
-                        Ok(opened) => {
-                            for i in 0..stored.frames as usize {
-                                match opened.frame(i) {
-                                    Err(e) => problem(Some(stored.base), e.to_string()),
-                                    Ok(frame) if frame.encrypted && opener.open(frame.payload, true).1 => {
-                                        problem(Some(stored.base), format!("frame {i} is sealed with a key that is not configured"));
-                                    }
-                                    Ok(_) => {}
-                                }
-                            }
-                        }
-                    }
-                    Ok(true)
-                })?;
+                log(&tables, partition.pid, &opener, &mut problem)?;
                 for group in &groups {
-                    if let Some(cursor) = cursor::newest(&tables, group.gid, partition.pid) {
-                        if cursor.committed > tail.offset {
-                            problem(None, format!("the cursor of a group is at {}, past the end {}", cursor.committed, tail.offset));
-                        }
-                        if cursor.lease.as_ref().is_some_and(|l| l.batch_end > tail.offset || l.batch_end < cursor.committed) {
-                            problem(None, "a lease reaches outside what is stored".to_owned());
-                        }
-                    }
+                    cursor(&tables, group.gid, partition.pid, &mut problem);
                 }
             }
         }
     }
     rows.done()
+}
+
+/// Checks the segments of a partition, and that none is missing.
+fn log(tables: &Tables, pid: i64, opener: &Opener, problem: &mut dyn FnMut(Option<i64>, String)) -> Result<()> {
+    let mut expected = segment::trimmed(tables, pid) + 1;
+    let mut written_at = i64::MIN;
+    segment::walk_all(tables, pid, |stored| {
+        if stored.base > expected {
+            // Removed since, or committed out of the sight of this walk: then it is there now.
+            let mut next = expected.max(segment::trimmed(tables, pid) + 1);
+            segment::walk(tables, pid, next, stored.base - 1, |between| {
+                next = between.end() + 1;
+                content(&between, opener, problem);
+                Ok(true)
+            })?;
+            next = next.max(segment::trimmed(tables, pid) + 1);
+            if stored.base > next {
+                problem(Some(stored.base), format!("offsets {next} to {} are missing", stored.base - 1));
+            }
+        } else if stored.base < expected {
+            problem(Some(stored.base), format!("it begins below offset {expected}, which follows its predecessor"));
+        }
+        expected = stored.end() + 1;
+        if stored.created_at <= written_at {
+            problem(Some(stored.base), "its time is not after its predecessor's".to_owned());
+        }
+        written_at = stored.created_at;
+        content(&stored, opener, problem);
+        Ok(true)
+    })
+}
+
+/// Checks one segment.
+fn content(stored: &Stored, opener: &Opener, problem: &mut dyn FnMut(Option<i64>, String)) {
+    pgrx::check_for_interrupts!();
+    let opened = stored.open().and_then(|opened| {
+        opened.segment().verify().map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+        Ok(opened)
+    });
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(e) => return problem(Some(stored.base), e.message),
+    };
+    for i in 0..stored.frames as usize {
+        match opened.frame(i) {
+            Err(e) => problem(Some(stored.base), e.to_string()),
+            Ok(frame) if frame.encrypted && opener.open(frame.payload, true).1 => {
+                problem(Some(stored.base), format!("frame {i} is sealed with a key that is not configured"));
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Checks how far a group is. The end is read after the cursor, and so is not before what the cursor has seen.
+fn cursor(tables: &Tables, gid: i64, pid: i64, problem: &mut dyn FnMut(Option<i64>, String)) {
+    let Some(cursor) = cursor::newest(tables, gid, pid) else { return };
+    let reaches = cursor.lease.as_ref().map_or(cursor.committed, |l| l.batch_end.max(cursor.committed));
+    let mut end = segment::tail(tables, pid, Sight::Committed).offset;
+    if reaches > end {
+        // The last segment may have been passed while retention removed it and another one came.
+        end = segment::tail(tables, pid, Sight::Committed).offset;
+    }
+    if cursor.committed > end {
+        problem(None, format!("the cursor of a group is at {}, past the end {end}", cursor.committed));
+    }
+    if cursor.lease.is_some_and(|l| l.batch_end > end || l.batch_end < cursor.committed) {
+        problem(None, "a lease reaches outside what is stored".to_owned());
+    }
 }

@@ -7,7 +7,7 @@ use crate::pg::call::Call;
 use crate::pg::relation::Tables;
 use crate::pg::scan::Sight;
 use crate::pg::value::Value;
-use crate::pg::wakeup::Waiter;
+use crate::pg::wakeup::{LOOK_AGAIN_MS, Waiter};
 use crate::pg::{clock, procedure};
 use crate::rows::{partition, queue, ready, segment, subscription};
 use pgrx::pg_sys::Datum;
@@ -18,14 +18,18 @@ enum Look {
     NotBefore(Option<i64>),
 }
 
-fn look(tenant: u128, queue_name: &str, group: &str) -> Result<(Option<i64>, Look)> {
+/// Looks at what is there, or falls due before it is time to look again (or `end`).
+fn look(tenant: u128, queue_name: &str, group: &str, end: i64) -> Result<(Option<i64>, Look)> {
     let tables = Tables::default();
     let Some(queue) = queue::find(&tables, tenant, queue_name)? else { return Ok((None, Look::NotBefore(None))) };
     let found = match subscription::find(&tables, queue.qid, group).filter(|g| g.registered) {
-        Some(group) => match ready::earliest(&tables, group.gid) {
-            Some(due) if due <= clock::now() => Look::Ready,
-            due => Look::NotBefore(due),
-        },
+        Some(group) => {
+            let upto = (clock::now() + LOOK_AGAIN_MS * 1000).min(end);
+            match ready::earliest(&tables, group.gid, upto) {
+                Some(due) if due <= clock::now() => Look::Ready,
+                due => Look::NotBefore(due),
+            }
+        }
         // Not subscribed yet: ready when a pop could bring anything.
         None => {
             let mut after = 0;
@@ -62,7 +66,7 @@ pub fn wait(call: &Call) -> Result<Datum> {
             if let Some((_, w)) = &mut waiter {
                 w.arm();
             }
-            let (qid, found) = commits.with_snapshot(|| look(tenant, &queue, &group))?;
+            let (qid, found) = commits.with_snapshot(|| look(tenant, &queue, &group, end))?;
             let due = match found {
                 Look::Ready => return Ok(true),
                 Look::NotBefore(due) => due,

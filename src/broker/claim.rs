@@ -9,9 +9,9 @@ use crate::pg::{clock, commit};
 use crate::rows::cursor::{self, Cursor, Taken};
 use crate::rows::partition::Partition;
 use crate::rows::queue::Queue;
+use crate::rows::ready;
 use crate::rows::segment;
 use crate::rows::subscription::{BEGINNING, Subscription};
-use crate::rows::ready;
 use queen_core::ack::Lease;
 
 /// With `windowBuffer`, a partition is delivered early once this many messages wait.
@@ -52,8 +52,8 @@ pub enum Claim {
     Batch(Box<Batch>),
     /// Nothing to deliver before this time: a live lease, or a delay.
     NotBefore(i64),
-    /// Nothing to deliver.
-    Empty,
+    /// Nothing to deliver after this offset, where the group is.
+    Empty(i64),
     /// Somebody else is at it.
     Busy,
 }
@@ -69,7 +69,10 @@ pub fn start_of(tables: &Tables, group: &Subscription, partition: &Partition) ->
     Ok(first.max(log_start) - 1)
 }
 
-/// Claims what the group may get from the partition now. `hint`: the time of the hint that led here.
+/// Claims what the group may get from the partition now. `hinted`: a hint led here.
+///
+/// # Errors
+/// The first segment that it would deliver is damaged; nothing was written then.
 pub fn claim(
     tables: &Tables,
     queue: &Queue,
@@ -78,18 +81,40 @@ pub fn claim(
     wish: &Wish,
     hinted: bool,
 ) -> Result<Claim> {
-    match cursor::take(tables, group.gid, partition.pid, false) {
-        Taken::Busy => Ok(Claim::Busy),
-        Taken::Held(cursor) => claim_from(tables, queue, partition, group, wish, hinted, *cursor),
-        Taken::Missing => {
-            let cursor = Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?);
-            let claimed = claim_from(tables, queue, partition, group, wish, hinted, cursor)?;
-            if !matches!(claimed, Claim::Batch(_)) {
-                cursor::leave(group.gid, partition.pid);
-            }
-            Ok(claimed)
-        }
+    let (mut cursor, missing) = match cursor::take(tables, group.gid, partition.pid, false) {
+        Taken::Busy => return Ok(Claim::Busy),
+        Taken::Held(cursor) => (*cursor, false),
+        Taken::Missing => (Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?), true),
+    };
+    let claimed = claim_from(tables, queue, partition, group, wish, hinted, &mut cursor);
+    let written = match claimed {
+        Ok(Claim::Batch(_)) => true,
+        Ok(Claim::Empty(_)) => hinted && catch_up(tables, &mut cursor, missing),
+        _ => false,
+    };
+    if missing && !written {
+        cursor::leave(group.gid, partition.pid);
     }
+    match claimed {
+        Ok(Claim::Empty(_)) => Ok(Claim::Empty(cursor.committed)),
+        other => other,
+    }
+}
+
+/// Before a hint is dropped: a cursor that has nothing left because retention removed it moves to the start of the log.
+/// An append that read the end before that still counts on the hint; now it finds the cursor drained, or its segment is
+/// seen by whoever looks at the end next. True: the cursor was written.
+fn catch_up(tables: &Tables, cursor: &mut Cursor, missing: bool) -> bool {
+    let trimmed = segment::trimmed(tables, cursor.pid);
+    // A group without a cursor starts there at the latest.
+    let behind = cursor.committed < trimmed || (missing && trimmed >= 0 && cursor.committed == trimmed);
+    if behind {
+        cursor.committed = trimmed;
+        cursor.lease = None;
+        cursor.deliveries.advance(trimmed);
+        cursor::replace(tables, cursor);
+    }
+    behind
 }
 
 fn claim_from(
@@ -99,7 +124,7 @@ fn claim_from(
     group: &Subscription,
     wish: &Wish,
     hinted: bool,
-    mut cursor: Cursor,
+    cursor: &mut Cursor,
 ) -> Result<Claim> {
     let now = clock::now();
     if let Some(lease) = cursor.live_lease(now) {
@@ -108,18 +133,26 @@ fn claim_from(
     let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
     let mut pieces: Vec<Piece> = Vec::new();
     let mut later = None;
+    let delay = i64::from(queue.options.delayed_processing) * 1_000_000;
     segment::walk_heads(tables, partition.pid, from, from.saturating_add(wish.budget - 1), |head, load| {
-        let visible = head.created_at + i64::from(queue.options.delayed_processing) * 1_000_000;
-        if visible > now {
+        let visible = head.created_at + delay;
+        // Without a delay a stamp of the future is no reason to wait: the clock was set back since.
+        if delay > 0 && visible > now {
             later = Some(visible);
             return Ok(false);
         }
         let enough = head.end - from + 1 >= wish.budget;
-        pieces.push(recent::piece(partition.pid, head, load));
+        let piece = recent::piece(partition.pid, head, load);
+        match piece.check() {
+            Ok(()) => pieces.push(piece),
+            // What is whole is delivered up to there.
+            Err(e) if pieces.is_empty() => return Err(e),
+            Err(_) => return Ok(false),
+        }
         Ok(!enough)
     })?;
     let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else {
-        return Ok(later.map_or(Claim::Empty, Claim::NotBefore));
+        return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore));
     };
     if queue.options.window_buffer > 0 {
         let open_at = due_at(queue, oldest.created_at);
@@ -150,7 +183,7 @@ fn claim_from(
         cursor.lease = Some(Lease { id: wish.lease_id, batch_end: last, expires_at });
         Some(expires_at)
     };
-    cursor::replace(tables, &cursor);
+    cursor::replace(tables, cursor);
     if group.registered {
         if !hinted {
             // Found without its hint: the one written with the oldest message, or for the lease that ended.
@@ -161,7 +194,7 @@ fn claim_from(
         }
         match lease {
             Some(expires_at) => ready::insert(tables, group.gid, expires_at, partition.pid),
-            None => hint_rest(tables, &cursor),
+            None => hint_rest(tables, cursor),
         }
     }
     Ok(Claim::Batch(Box::new(Batch {

@@ -1,25 +1,51 @@
 //! Finding something to pop: a named partition, any partition of a queue, any queue of a namespace or task.
 
-use crate::broker::claim::{Batch, Claim, Wish, claim, start_of};
-use crate::error::{ErrorKind, Result, error};
+use crate::broker::claim::{Batch, Claim, Wish, claim, hint_rest};
+use crate::error::{Error, ErrorKind, Result, error};
 use crate::pg::clock;
 use crate::pg::relation::Tables;
 use crate::pg::scan::Sight;
+use crate::rows::cursor::{self, Cursor, Taken};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::ready::{self, Hint};
 use crate::rows::segment;
 use crate::rows::subscription::{self, QUEUE_MODE, Start, Subscription};
 use std::cell::Cell;
+use std::collections::HashMap;
 
 /// Partitions that a sweep looks at in one go.
 const SWEEP_PAGE: usize = 256;
+/// Partitions whose messages are counted at most when a group skips a backlog.
+const SKIPPED: usize = 1000;
 /// Queues that one call subscribes in at most: each takes a lock in the shared lock table.
 const FIRST_CONTACTS: usize = 1000;
 
 thread_local! {
     /// Which queue the next pop of several begins with; sessions begin anywhere.
     static TURN: Cell<usize> = Cell::new(std::process::id() as usize);
+}
+
+/// How long a partition is left alone after a damaged segment was met in it, in microseconds.
+const PASSED_OVER: i64 = 60_000_000;
+
+/// What a pop has made of a partition's first hint, and the next one is about.
+enum Seen {
+    /// It wrote the hint that follows, for its lease or for a later time: that one is enough.
+    Covered,
+    /// It delivered without a lease. What came after that may have this hint alone.
+    Delivered,
+}
+
+/// Says that a damaged segment keeps this partition from being delivered; every other error is answered again.
+fn pass_over(queue: &Queue, partition: &Partition, e: Error) -> Result<()> {
+    if !matches!(e.kind, ErrorKind::CorruptSegment | ErrorKind::UnsupportedSegment) {
+        return Err(e);
+    }
+    let cut = |name| queen_core::names::cut(name, 64);
+    let (queue, partition) = (cut(&queue.name), cut(&partition.name));
+    pgrx::warning!("partition \"{partition}\" of queue \"{queue}\" is passed over for a minute: {}", e.message);
+    Ok(())
 }
 
 /// A pop of anything.
@@ -56,8 +82,10 @@ impl Search<'_> {
                 match subscription::find(self.tables, queue.qid, self.group) {
                     Some(group) => group,
                     None => {
-                        self.notice_skipped(&queue, &[partition.clone()]);
-                        subscription::create(self.tables, queue.qid, self.group, false, self.start)
+                        let ahead = self.skipped(&queue, std::slice::from_ref(&partition));
+                        let group = subscription::create(self.tables, queue.qid, self.group, false, self.start);
+                        self.begin_after(&group, &ahead);
+                        group
                     }
                 }
             }
@@ -119,54 +147,68 @@ impl Search<'_> {
 
     fn of_group(&mut self, queue: &Queue, group: &Subscription) -> Result<()> {
         let tables = self.tables;
-        let mut seen: Vec<i64> = Vec::new();
+        let mut seen: HashMap<i64, Seen> = HashMap::new();
         ready::each_due(tables, group.gid, clock::now(), |hint, in_progress| {
             match hint.sweep_after() {
                 Some(after) if in_progress => self.follow(queue, group, after)?,
                 Some(after) => self.sweep(queue, group, hint, after)?,
-                None if seen.contains(&hint.pid) => {
+                None => match seen.get(&hint.pid) {
                     // One partition, two hints: the first has done it.
-                    ready::delete(tables, hint);
-                }
-                None => {
-                    seen.push(hint.pid);
-                    self.visit(queue, group, hint)?;
-                }
+                    Some(Seen::Covered) => _ = ready::delete(tables, hint),
+                    Some(Seen::Delivered) => {}
+                    None => {
+                        if let Some(now) = self.visit(queue, group, hint)? {
+                            seen.insert(hint.pid, now);
+                        }
+                    }
+                },
             }
             Ok(!self.enough())
         })
     }
 
-    /// Looks at the partition a hint names.
-    fn visit(&mut self, queue: &Queue, group: &Subscription, hint: &Hint) -> Result<()> {
+    /// Looks at the partition a hint names. None: another hint for it may be about something that came later.
+    fn visit(&mut self, queue: &Queue, group: &Subscription, hint: &Hint) -> Result<Option<Seen>> {
         let Some(partition) = partition::by_pid(self.tables, hint.pid) else {
             // One that is just being created will have its first messages when it is there.
             if !partition::is_known(self.tables, hint.pid) {
                 ready::delete(self.tables, hint);
             }
-            return Ok(());
+            return Ok(None);
         };
-        match claim(self.tables, queue, &partition, group, &self.wish, true)? {
-            Claim::Busy => {}
-            Claim::Empty => {
+        match claim(self.tables, queue, &partition, group, &self.wish, true) {
+            Ok(Claim::Busy) => Ok(None),
+            Ok(Claim::Empty(committed)) => {
                 // An append that has not committed saw this hint's cause and counts on it: the hint stays for it.
-                if !self.unfinished(group, &partition)? {
+                if !self.unfinished(&partition, committed) {
                     ready::delete(self.tables, hint);
                 }
+                Ok(None)
             }
-            Claim::NotBefore(time) => {
+            Ok(Claim::NotBefore(time)) => {
                 // Too early. A lease has its own hint; a delay needs one at its end.
-                if ready::delete(self.tables, hint) {
+                let ours = ready::delete(self.tables, hint);
+                if ours {
                     ready::delete_exact(self.tables, group.gid, time, hint.pid);
                     ready::insert(self.tables, group.gid, time, hint.pid);
                 }
+                Ok(ours.then_some(Seen::Covered))
             }
-            Claim::Batch(batch) => {
+            Ok(Claim::Batch(batch)) => {
                 ready::delete(self.tables, hint);
+                let seen = if batch.lease.is_some() { Seen::Covered } else { Seen::Delivered };
                 self.keep(*batch);
+                Ok(Some(seen))
+            }
+            Err(e) => {
+                pass_over(queue, &partition, e)?;
+                let ours = ready::delete(self.tables, hint);
+                if ours {
+                    ready::insert(self.tables, group.gid, clock::now() + PASSED_OVER, hint.pid);
+                }
+                Ok(ours.then_some(Seen::Covered))
             }
         }
-        Ok(())
     }
 
     /// Goes on looking through partitions that existed when the group subscribed. A hint is left for more.
@@ -187,14 +229,18 @@ impl Search<'_> {
                     ready::insert(self.tables, group.gid, clock::now(), partition.pid);
                     continue;
                 }
-                match claim(self.tables, queue, partition, group, &self.wish, false)? {
-                    Claim::Batch(batch) => self.keep(*batch),
-                    Claim::Busy => ready::insert(self.tables, group.gid, clock::now(), partition.pid),
-                    Claim::NotBefore(time) => ready::insert(self.tables, group.gid, time, partition.pid),
-                    Claim::Empty => {
-                        if self.unfinished(group, partition)? {
+                match claim(self.tables, queue, partition, group, &self.wish, false) {
+                    Ok(Claim::Batch(batch)) => self.keep(*batch),
+                    Ok(Claim::Busy) => ready::insert(self.tables, group.gid, clock::now(), partition.pid),
+                    Ok(Claim::NotBefore(time)) => ready::insert(self.tables, group.gid, time, partition.pid),
+                    Ok(Claim::Empty(committed)) => {
+                        if self.unfinished(partition, committed) {
                             ready::insert(self.tables, group.gid, clock::now(), partition.pid);
                         }
+                    }
+                    Err(e) => {
+                        pass_over(queue, partition, e)?;
+                        ready::insert(self.tables, group.gid, clock::now() + PASSED_OVER, partition.pid);
                     }
                 }
             }
@@ -204,13 +250,9 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a partition without committed messages for the group has some on the way.
-    fn unfinished(&self, group: &Subscription, partition: &Partition) -> Result<bool> {
-        let committed = match crate::rows::cursor::newest(self.tables, group.gid, partition.pid) {
-            Some(cursor) => cursor.committed,
-            None => start_of(self.tables, group, partition)?,
-        };
-        Ok(segment::tail(self.tables, partition.pid, Sight::Everything).offset > committed)
+    /// Whether a partition without committed messages for a group that is at `committed` has some on the way.
+    fn unfinished(&self, partition: &Partition, committed: i64) -> bool {
+        segment::tail(self.tables, partition.pid, Sight::Everything).offset > committed
     }
 
     /// Somebody else is sweeping in a transaction that has not ended: looks where it looks, and leaves the hints to it.
@@ -222,8 +264,10 @@ impl Search<'_> {
                     return Ok(());
                 }
                 after = partition.pid;
-                if let Claim::Batch(batch) = claim(self.tables, queue, partition, group, &self.wish, false)? {
-                    self.keep(*batch);
+                match claim(self.tables, queue, partition, group, &self.wish, false) {
+                    Ok(Claim::Batch(batch)) => self.keep(*batch),
+                    Ok(_) => {}
+                    Err(e) => pass_over(queue, partition, e)?,
                 }
             }
             if page.len() < SWEEP_PAGE {
@@ -249,9 +293,10 @@ impl Search<'_> {
                 Ok(group)
             }
             None => {
+                let ahead = self.skipped(queue, &partition::after(tables, queue.qid, 0, SKIPPED));
                 let group = subscription::create(tables, queue.qid, self.group, true, self.start);
                 if self.start == Start::New {
-                    self.notice_skipped(queue, &partition::after(tables, queue.qid, 0, 1000));
+                    self.begin_after(&group, &ahead);
                 } else {
                     ready::insert_sweep(tables, group.gid, 0);
                 }
@@ -260,25 +305,53 @@ impl Search<'_> {
         }
     }
 
-    /// Says what a group that starts after the backlog does not get.
-    fn notice_skipped(&self, queue: &Queue, partitions: &[Partition]) {
+    /// Says what a group that starts after the backlog does not get. Answers the partitions whose end has a stamp of the
+    /// future, and that end: after the clock was set back, times do not tell what was there first.
+    fn skipped(&self, queue: &Queue, partitions: &[Partition]) -> Vec<(i64, i64)> {
+        let (mut skipped, mut ahead) = (0, Vec::new());
         if self.start != Start::New {
-            return;
+            return ahead;
         }
-        let skipped: i64 = partitions
-            .iter()
-            .map(|p| {
-                segment::tail(self.tables, p.pid, Sight::Committed).offset - segment::trimmed(self.tables, p.pid)
-            })
-            .sum();
+        let look = |partition: &Partition, ahead: &mut Vec<(i64, i64)>| {
+            let tail = segment::tail(self.tables, partition.pid, Sight::Committed);
+            if tail.written_at.is_some_and(|at| at > clock::now()) {
+                ahead.push((partition.pid, tail.offset));
+            }
+            tail.offset - segment::trimmed(self.tables, partition.pid)
+        };
+        for partition in partitions {
+            skipped += look(partition, &mut ahead);
+        }
+        let mut page = partitions.to_vec();
+        // Rare enough to look at all of them.
+        while let Some(last) = page.last().filter(|_| page.len() == SKIPPED && !ahead.is_empty()) {
+            page = partition::after(self.tables, queue.qid, last.pid, SKIPPED);
+            for partition in &page {
+                skipped += look(partition, &mut ahead);
+            }
+        }
         if skipped > 0 {
             pgrx::notice!(
                 "consumer group \"{}\" starts after {}{skipped} messages that queue \"{}\" already holds; to begin with them, \
                  subscribe with subscription_mode => 'all', or now: SELECT queen.seek('<queue>', '<group>', to_timestamp => '-infinity')",
                 queen_core::names::cut(self.group, 64),
-                if partitions.len() >= 1000 { "at least " } else { "" },
+                if page.len() == SKIPPED { "at least " } else { "" },
                 queen_core::names::cut(&queue.name, 64),
             );
+        }
+        ahead
+    }
+
+    /// Lets a group that was just created begin after these ends.
+    fn begin_after(&self, group: &Subscription, ends: &[(i64, i64)]) {
+        for &(pid, end) in ends {
+            if matches!(cursor::take(self.tables, group.gid, pid, false), Taken::Missing) {
+                let cursor = Cursor::initial(group.gid, pid, end);
+                cursor::replace(self.tables, &cursor);
+                if group.registered {
+                    hint_rest(self.tables, &cursor);
+                }
+            }
         }
     }
 }

@@ -39,6 +39,16 @@ pub struct Piece {
     pub content: Content,
 }
 
+impl Piece {
+    /// Whether the segment is as it was written.
+    pub fn check(&self) -> Result<()> {
+        match &self.content {
+            Content::Stored(stored) => stored.parse().map(|_| ()),
+            Content::Decoded(_) => Ok(()),
+        }
+    }
+}
+
 /// The segment, from memory if it is there, else loaded.
 pub fn piece(pid: i64, head: Head, load: impl FnOnce() -> Stored) -> Piece {
     let known = KEPT.with_borrow(|kept| {

@@ -23,12 +23,8 @@ pub fn may_execute(function: &str) -> bool {
         #[cfg(feature = "pg15")]
         let result = pg_sys::pg_proc_aclcheck(oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
         #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(
-            pg_sys::ProcedureRelationId,
-            oid,
-            pg_sys::GetUserId(),
-            pg_sys::ACL_EXECUTE.into(),
-        );
+        let result =
+            pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
         result == pg_sys::AclResult::ACLCHECK_OK
     }
 }

@@ -187,7 +187,9 @@ impl InProgress {
     pub fn wait(self) {
         let (InProgress::Insert(xid) | InProgress::Delete(xid)) = self;
         // SAFETY: a wait on a transaction id; no row is named in the message.
-        unsafe { pg_sys::XactLockTableWait(xid, std::ptr::null_mut(), std::ptr::null_mut(), pg_sys::XLTW_Oper::XLTW_None) }
+        unsafe {
+            pg_sys::XactLockTableWait(xid, std::ptr::null_mut(), std::ptr::null_mut(), pg_sys::XLTW_Oper::XLTW_None)
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::shared_memory::{backends, my_slot, set_latch, wait_latch};
 use pgrx::pg_sys;
+use std::sync::Once;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Queues share this many places; a collision wakes somebody who then looks and sleeps on.
@@ -89,8 +90,9 @@ impl Waiter {
         let slot = shared().and_then(|s| {
             let n = my_slot();
             let slot = slots(s).get(n)?;
-            slot.store(place as i64 + 1, SeqCst);
+            leave_at_exit();
             s.waiting[place].fetch_add(1, SeqCst);
+            slot.store(place as i64 + 1, SeqCst);
             Some(n)
         });
         let mut waiter = Waiter { place, slot, seen: 0 };
@@ -133,9 +135,28 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if let (Some(s), Some(n)) = (shared(), self.slot) {
-            slots(s)[n].store(0, SeqCst);
-            s.waiting[self.place].fetch_sub(1, SeqCst);
+        if self.slot.is_some() {
+            leave();
         }
     }
+}
+
+/// This backend waits no more; does nothing if it did not.
+fn leave() {
+    if let Some(s) = shared()
+        && let Some(slot) = slots(s).get(my_slot())
+        && let Ok(place) = usize::try_from(slot.swap(0, SeqCst) - 1)
+    {
+        s.waiting[place].fetch_sub(1, SeqCst);
+    }
+}
+
+/// A backend that is terminated exits from within its wait, and drops nothing.
+fn leave_at_exit() {
+    static ONCE: Once = Once::new();
+    unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _arg: pg_sys::Datum) {
+        leave();
+    }
+    // SAFETY: called before the backend gives up its place among the server's processes.
+    ONCE.call_once(|| unsafe { pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::null()) });
 }

@@ -26,7 +26,17 @@ pub struct Cursor {
 impl Cursor {
     /// Before anything was delivered.
     pub fn initial(gid: i64, pid: i64, committed: i64) -> Cursor {
-        Cursor { gid, pid, seq: 0, committed, retries: 0, lease: None, deliveries: Deliveries::default(), failing_since: None, tid: None }
+        Cursor {
+            gid,
+            pid,
+            seq: 0,
+            committed,
+            retries: 0,
+            lease: None,
+            deliveries: Deliveries::default(),
+            failing_since: None,
+            tid: None,
+        }
     }
 
     pub fn as_ack_state(&self) -> queen_core::ack::Cursor {
@@ -64,6 +74,9 @@ pub enum Taken {
 }
 
 /// Takes the newest row of (group, partition) for a change. `wait`: until whoever has it is done.
+///
+/// Whoever takes several takes them in order of group name, then of partition key, and so never deadlocks with others:
+/// a lease is one group's, over queues in which that group has several keys.
 pub fn take(tables: &Tables, gid: i64, pid: i64, wait: bool) -> Taken {
     let mut may_create = false;
     loop {
@@ -117,11 +130,8 @@ fn from_newest<T>(
 ) -> Option<T> {
     let known = LAST_SEQ.with(|floor| floor.get((gid, pid)));
     for from in known.into_iter().chain([0]) {
-        let keys = [
-            eq(1, Value::Int8(gid)),
-            eq(2, Value::Int8(pid)),
-            cmp(3, Compare::GreaterOrEqual, Value::Int8(from)),
-        ];
+        let keys =
+            [eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid)), cmp(3, Compare::GreaterOrEqual, Value::Int8(from))];
         let mut scan = table.scan(0, &keys, sight);
         if let Some(cursor) = scan.backward().map(|row| from_row(&row)) {
             if scan.in_progress().is_none() {
@@ -133,9 +143,22 @@ fn from_newest<T>(
     None
 }
 
+/// How often a cursor that seems to be missing is looked for. A scan that passes a row while it is replaced may see
+/// neither: the new one too early, the old one too late.
+const LOOKS: usize = 8;
+
 /// The newest committed state, for reading.
 pub fn newest(tables: &Tables, gid: i64, pid: i64) -> Option<Cursor> {
-    from_newest(&tables.cursor().borrow(), gid, pid, Sight::Committed, |_, cursor| cursor)
+    let table = tables.cursor().borrow();
+    (0..LOOKS).find_map(|_| {
+        from_newest(&table, gid, pid, Sight::Everything, |scan, newest| {
+            let mut certain = Some(newest);
+            while certain.is_some() && matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
+                certain = scan.backward().map(|row| from_row(&row));
+            }
+            certain
+        })?
+    })
 }
 
 /// Whether a cursor exists, and whether any of its possible states (the committed one, and those that transactions in
@@ -184,15 +207,39 @@ pub fn leave(gid: i64, pid: i64) {
     unlock(Creation::Cursor(gid, pid));
 }
 
-/// The (group, partition) pairs whose newest state carries this lease, in the global lock order.
+/// The (group, partition) pairs that carry this lease, or may: [`take`] decides. In the order in which cursors are locked.
 pub fn of_lease(tables: &Tables, lease: u128) -> Vec<(i64, i64)> {
     let table = tables.cursor().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Uuid(lease))], Sight::Committed);
     let mut found = Vec::new();
-    while let Some(row) = scan.forward() {
-        found.push((row.int8(0), row.int8(1)));
+    for _ in 0..LOOKS {
+        let mut scan = table.scan(1, &[eq(1, Value::Uuid(lease))], Sight::Everything);
+        while let Some(row) = scan.forward() {
+            found.push((row.int8(0), row.int8(1)));
+        }
+        if !found.is_empty() {
+            break;
+        }
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|&(gid, pid)| (pid, gid));
     found.dedup();
     found
+}
+
+/// The partitions that a group has a cursor for, or that somebody is just making one for or removing.
+pub fn of_group(tables: &Tables, gid: i64) -> Vec<i64> {
+    let table = tables.cursor().borrow();
+    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid))], Sight::Everything);
+    let mut found = Vec::new();
+    while let Some(row) = scan.forward() {
+        found.push(row.int8(1));
+    }
+    found.dedup();
+    found
+}
+
+/// Removes a cursor that was taken.
+pub fn remove(tables: &Tables, cursor: &Cursor) {
+    if let Some(tid) = cursor.tid {
+        tables.cursor().borrow().delete(tid);
+    }
 }

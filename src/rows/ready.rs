@@ -6,7 +6,7 @@
 
 use crate::pg::clock;
 use crate::pg::relation::{Tables, Tid};
-use crate::pg::scan::{Compare, Sight, cmp, eq};
+use crate::pg::scan::{Compare, InProgress, Sight, cmp, eq};
 use crate::pg::value::Value;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,6 +21,39 @@ const LOOK_BACK: i64 = 1_000_000;
 struct Bound {
     from: i64,
     look_back_at: i64,
+}
+
+/// A reading of a group's hints, from where they can be on.
+struct Reading {
+    gid: i64,
+    started: i64,
+    /// The time to read from.
+    from: i64,
+    bound: Bound,
+}
+
+impl Reading {
+    fn begin(gid: i64) -> Reading {
+        let started = clock::now();
+        let bound = BOUNDS.with_borrow(|b| b.get(&gid).copied().unwrap_or_default());
+        let from = if started >= bound.look_back_at { i64::MIN } else { bound.from };
+        Reading { gid, started, from, bound }
+    }
+
+    /// Remembers the lowest time at which a hint is or may come to be.
+    fn end(self, lowest: i64) {
+        let ended = clock::now();
+        let look_back_at = match self.from {
+            i64::MIN => ended + LOOK_BACK.max((ended - self.started) * 20),
+            _ => self.bound.look_back_at,
+        };
+        BOUNDS.with_borrow_mut(|b| {
+            if b.len() > 10_000 {
+                b.clear();
+            }
+            b.insert(self.gid, Bound { from: lowest, look_back_at });
+        });
+    }
 }
 
 thread_local! {
@@ -108,12 +141,10 @@ pub fn each_due<E>(
     mut visit: impl FnMut(&Hint, bool) -> Result<bool, E>,
 ) -> Result<(), E> {
     let mut limit = 8;
-    let started = clock::now();
-    let bound = BOUNDS.with_borrow(|b| b.get(&gid).copied().unwrap_or_default());
-    let full = started >= bound.look_back_at;
-    let mut from = (if full { i64::MIN } else { bound.from }, i64::MIN);
+    let reading = Reading::begin(gid);
+    let mut from = (reading.from, i64::MIN);
     // The lowest time at which a hint is or may come to be.
-    let mut lowest = started - SLACK;
+    let mut lowest = reading.started - SLACK;
     let mut enough = false;
     while !enough {
         let mut page: Vec<(Hint, bool)> = Vec::with_capacity(limit);
@@ -126,8 +157,7 @@ pub fn each_due<E>(
             ];
             let mut scan = table.scan(0, &keys, Sight::Everything);
             while page.len() < limit {
-                let Some(hint) =
-                    scan.forward().map(|row| Hint { tid: row.tid, due_at: row.int8(1), pid: row.int8(2) })
+                let Some(hint) = scan.forward().map(|row| Hint { tid: row.tid, due_at: row.int8(1), pid: row.int8(2) })
                 else {
                     break;
                 };
@@ -151,21 +181,34 @@ pub fn each_due<E>(
             break;
         }
     }
-    let ended = clock::now();
-    BOUNDS.with_borrow_mut(|b| {
-        if b.len() > 10_000 {
-            b.clear();
-        }
-        let look_back_at =
-            if full { ended + LOOK_BACK.max((ended - started) * 20) } else { bound.look_back_at };
-        b.insert(gid, Bound { from: lowest, look_back_at });
-    });
+    reading.end(lowest);
     Ok(())
 }
 
-/// When the earliest hint is due, if there is one.
-pub fn earliest(tables: &Tables, gid: i64) -> Option<i64> {
-    let table = tables.ready().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid))], Sight::Committed);
-    scan.forward().map(|row| row.int8(1))
+/// When the earliest hint is due, if one is due until `upto`.
+///
+/// Later ones are not looked for: under an old snapshot those of all leases that have ended are still in the way.
+pub fn earliest(tables: &Tables, gid: i64, upto: i64) -> Option<i64> {
+    let reading = Reading::begin(gid);
+    let mut lowest = reading.started - SLACK;
+    let mut found = None;
+    {
+        let table = tables.ready().borrow();
+        let keys = [
+            eq(1, Value::Int8(gid)),
+            cmp(2, Compare::GreaterOrEqual, Value::Time(reading.from)),
+            cmp(2, Compare::LessOrEqual, Value::Time(upto)),
+        ];
+        let mut scan = table.scan(0, &keys, Sight::Everything);
+        while let Some(due_at) = scan.forward().map(|row| row.int8(1)) {
+            lowest = lowest.min(due_at);
+            // One that is not committed yet says nothing, but may in a moment.
+            if !matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
+                found = Some(due_at);
+                break;
+            }
+        }
+    }
+    reading.end(lowest);
+    found
 }

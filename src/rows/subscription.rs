@@ -1,10 +1,10 @@
 //! Consumer groups of a queue.
 
-use crate::pg::{clock, commit};
 use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Row, Tables, Tid, next_value};
 use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
+use crate::pg::{clock, commit};
 
 /// Group-less consumption.
 pub const QUEUE_MODE: &str = "__QUEUE_MODE__";
@@ -114,15 +114,24 @@ pub fn create(tables: &Tables, qid: i64, name: &str, registered: bool, start: St
     subscription
 }
 
+/// Where the row of a group is, and its mode.
+fn row_of(tables: &Tables, gid: i64) -> Option<(Tid, String)> {
+    let table = tables.subscription().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(gid))], Sight::Committed);
+    scan.forward().map(|row| (row.tid, row.text(4).to_owned()))
+}
+
+/// Removes a group. The caller holds [`lock_creation`].
+pub fn remove(tables: &Tables, subscription: &Subscription) {
+    if let Some((tid, _)) = row_of(tables, subscription.gid) {
+        tables.subscription().borrow().delete(tid);
+    }
+}
+
 /// Makes a group that has only named its partitions so far take part in pops of any partition. The caller holds
 /// [`lock_creation`].
 pub fn register(tables: &Tables, subscription: &mut Subscription) {
-    let (tid, mode) = {
-        let table = tables.subscription().borrow();
-        let mut scan = table.scan(1, &[eq(1, Value::Int8(subscription.gid))], Sight::Committed);
-        let Some(row) = scan.forward() else { return };
-        (row.tid, row.text(4).to_owned())
-    };
+    let Some((tid, mode)) = row_of(tables, subscription.gid) else { return };
     tables.subscription().borrow().delete(tid);
     subscription.registered = true;
     insert(tables, subscription, &mode);

@@ -145,3 +145,64 @@ async fn a_wait_inside_a_transaction_block_is_refused() {
         .expect_err("in an implicit block");
     assert_eq!(sqlstate(&error), "25001");
 }
+
+// The hint stayed for ever: what it was about is behind the cursor's end and before the log's start.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_ready_once_a_pop_has_seen_that_retention_emptied_a_partition_before_the_group_had_read_it() {
+    for read in [0, 1] {
+        let s = sessions(1).await;
+        s[0].run(r#"SELECT queen.configure('q', '{"maxWaitTimeSeconds": 100}')"#).await;
+        // A group that has read nothing has no cursor, another one has.
+        let group = "'h', 1, max_partitions => 0, auto_ack => true, subscription_mode => 'all'";
+        s[0].pop(&format!("'empty', {group}")).await;
+        s[0].run(r#"SELECT queen.configure('empty', '{"maxWaitTimeSeconds": 100}')"#).await;
+        s[0].append("empty", "Default", &["one"]).await;
+        s[0].append("empty", "Default", &["two"]).await;
+        for _ in 0..read {
+            assert_eq!(s[0].pop(&format!("'empty', {group}")).await.len(), 1);
+        }
+        s[0].run("UPDATE queen.segment SET created_at = created_at - interval '1 hour'; SELECT queen.maintain()").await;
+        assert_eq!(s[0].pop(&format!("'empty', {group}")).await, []);
+        let ready = "CALL queen.wait('empty', 'h', 0)";
+        assert_eq!(s[0].one(ready).await, "f", "{read} of 2 read");
+        s[0].append("empty", "Default", &["three"]).await;
+        assert_eq!(s[0].one(ready).await, "t");
+        assert_eq!(s[0].pop(&format!("'empty', {group}")).await[0].transaction_id, "three");
+    }
+}
+
+/// How often a backend has gone to sleep so far.
+fn sleeps(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the backend's status");
+    let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches")).expect("its switches");
+    line.split_whitespace().last().and_then(|n| n.parse().ok()).expect("a number")
+}
+
+// A backend that is terminated unwinds nothing: its place in shared memory still said that it waits, and every commit woke
+// whoever came to be there after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminated_waiter_leaves_nobody_in_its_place_to_be_woken() {
+    let cluster = queen_tests::Cluster::start();
+    let db = cluster.fresh_database().await;
+    let (pusher, waiter) = (Session::open(&cluster, &db).await, Session::open(&cluster, &db).await);
+    pusher.append("q", "Default", &["old"]).await;
+    pusher.pop("'q', 'g', auto_ack => true, subscription_mode => 'all'").await;
+    let pid = waiter.pid;
+    let waiting = waiter.start(&call(LONG));
+    asleep(&pusher, pid).await;
+    pusher.terminate(pid).await;
+    waiting.try_end().await.expect_err("terminated");
+    // Whoever comes next takes free places, the terminated one's among them.
+    let mut idle = Vec::new();
+    for _ in 0..8 {
+        idle.push(Session::open(&cluster, &db).await);
+    }
+    let all = || idle.iter().map(|s| sleeps(s.pid)).sum::<u64>();
+    let before = all();
+    let pushes = 200;
+    for _ in 0..pushes {
+        pusher.run("SELECT queen.push('q', '{}')").await;
+    }
+    let woken = all() - before;
+    assert!(woken < pushes / 10, "{woken} times for {pushes} pushes");
+}

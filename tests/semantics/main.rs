@@ -5,6 +5,8 @@ mod support;
 mod ack;
 mod ack_budget;
 mod ack_doors;
+mod clock;
+mod damage;
 mod dead_letter_moves;
 mod dead_letters;
 mod dedup;

@@ -1,0 +1,87 @@
+//! Cursors are locked in one order, by group name and partition key, whoever locks several: nobody is sent away with 40P01.
+
+use queen_tests::session::{Session, describe, quote};
+use queen_tests::shared_cluster;
+
+/// Calls that take all cursors of a lease, or of a group.
+const CALLS: &[(&str, &str)] = &[
+    ("ack_batch", "SELECT queen.ack_batch({items}, 'g')"),
+    ("transaction", "SELECT queen.transaction({operations})"),
+    ("ack_lease", "SELECT queen.ack_lease({lease})"),
+    ("renew_lease", "SELECT queen.renew_lease({lease}, 7200)"),
+    ("release", "SELECT queen.release({lease})"),
+    ("nack", "SELECT queen.nack({lease}, 'unknown')"),
+    ("drop_consumer_group", "SELECT queen.drop_consumer_group('g', delete_metadata => false)"),
+];
+
+struct Setting {
+    sessions: Vec<Session>,
+    /// Placeholders of the calls, and their values.
+    values: Vec<(&'static str, String)>,
+}
+
+/// A lease over two queues: the partition of the one is older, the group's key for the other is.
+async fn setting() -> Setting {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        let session = Session::open(cluster, &db).await;
+        session.run("SET statement_timeout = '20s'").await;
+        sessions.push(session);
+    }
+    sessions[0].append("ns.b", "Default", &["b1", "b2"]).await;
+    sessions[0].append("ns.a", "Default", &["a1", "a2"]).await;
+    let rows = sessions[0]
+        .rows(
+            "SELECT partition_id, transaction_id, lease_id
+               FROM queen.pop_matching('ns', NULL, 'g', 9, 0, 3600, subscription_mode => 'all')",
+        )
+        .await;
+    let column = |n: usize| rows.iter().map(|r| r[n].clone().unwrap_or_default()).collect::<Vec<_>>();
+    let (mut partitions, leases) = (column(0), column(2));
+    partitions.dedup();
+    assert_eq!(partitions.len(), 2, "a lease over two queues");
+    let acks = |extra: &str| {
+        let item = |id: &String| {
+            format!(r#"{{"transactionId": "unknown", "partitionId": "{id}", "leaseId": "{}"{extra}}}"#, leases[0])
+        };
+        format!("[{}]", partitions.iter().map(item).collect::<Vec<_>>().join(", "))
+    };
+    let values = vec![
+        ("{items}", quote(&acks(""))),
+        ("{operations}", quote(&acks(r#", "type": "ack", "consumerGroup": "g""#))),
+        ("{lease}", quote(&leases[0])),
+    ];
+    Setting { sessions, values }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_take_the_cursors_of_a_lease_over_several_queues_do_not_deadlock() {
+    let Setting { sessions, values } = setting().await;
+    let [observer, holder, one, other] = sessions.as_slice() else { unreachable!() };
+    // Everything is rolled back: each pair finds the same.
+    let call = |sql: &str| {
+        let sql = values.iter().fold(sql.to_owned(), |sql, (name, value)| sql.replace(name, value));
+        format!("BEGIN; {sql}; ROLLBACK")
+    };
+    for first in CALLS {
+        for second in CALLS {
+            // The first comes to a halt at the older partition's cursor, or at the newer one's, and then the second at one
+            // of them.
+            for order in ["ASC", "DESC"] {
+                holder.run(&format!("BEGIN; SELECT 1 FROM queen.cursor ORDER BY pid {order} LIMIT 1 FOR UPDATE")).await;
+                let (first_call, waits) = one.start_and_watch(observer, &call(first.1)).await;
+                assert!(waits, "{} takes no cursor", first.0);
+                let (second_call, waits) = other.start_and_watch(observer, &call(second.1)).await;
+                assert!(waits, "{} takes no cursor", second.0);
+                holder.run("ROLLBACK").await;
+                for call in [first_call, second_call] {
+                    if let Err(e) = call.try_end().await {
+                        panic!("{} beside {}, {order}: {}", first.0, second.0, describe(&e));
+                    }
+                }
+            }
+        }
+    }
+}
