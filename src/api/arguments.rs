@@ -8,14 +8,14 @@ use queen_core::names;
 pub const LONGEST_LEASE: i32 = 7 * 24 * 3600;
 
 /// A queue name argument.
-pub fn queue<'a>(call: &'a Call, n: usize) -> Result<&'a str> {
+pub fn queue(call: &Call, n: usize) -> Result<&str> {
     let name = call.required_text(n, "queue")?;
     names::check_queue(name)?;
     Ok(name)
 }
 
 /// A consumer group argument; NULL means group-less.
-pub fn group<'a>(call: &'a Call, n: usize) -> Result<&'a str> {
+pub fn group(call: &Call, n: usize) -> Result<&str> {
     let name = call.text(n)?.unwrap_or(crate::rows::subscription::QUEUE_MODE);
     names::check_group(name)?;
     Ok(name)

@@ -238,6 +238,9 @@ struct Written {
     created_at: i64,
 }
 
+/// Pushes that are to be stored, and those that repeat one of them (with it).
+type Sorted = (Vec<usize>, Vec<(usize, usize)>);
+
 /// Writes to one lane that is locked.
 struct Writer<'a> {
     tables: &'a Tables,
@@ -269,7 +272,7 @@ impl Writer<'_> {
         before: segment::Tail,
         created_at: i64,
         results: &mut [Option<Pushed>],
-    ) -> Result<(Vec<usize>, Vec<(usize, usize)>)> {
+    ) -> Result<Sorted> {
         let Writer { tables, pushes, queue, partition, .. } = *self;
         let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
 
@@ -357,8 +360,7 @@ impl Writer<'_> {
         let own = fresh.len() as i64;
         commit::appended_for(along.iter().zip(before.offset + 1 + own..).map(|(taken, offset)| taken.written(offset)));
         let mut offset = before.offset + 1;
-        let mut written_at = created_at;
-        for part in split(&frames) {
+        for (part, written_at) in split(&frames).into_iter().zip(created_at..) {
             let data = encode(part, &guc::encode_options())?;
             segment::insert(tables, partition.pid, offset, part.len(), written_at, &data);
             for frame in part {
@@ -377,7 +379,6 @@ impl Writer<'_> {
                 }
                 offset += 1;
             }
-            written_at += 1;
         }
         Ok(offset - 1)
     }

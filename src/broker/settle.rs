@@ -228,12 +228,15 @@ impl Lane<'_> {
     }
 }
 
+/// Offsets by message id, where that is the transaction id, and by the hash of an explicit transaction id.
+type SpanMap = (HashMap<u128, i64>, HashMap<u64, Vec<i64>>);
+
 /// The segments of a leased span, ready to find ids in. Several ids are looked up in a map, a few by walking.
 struct Span<'s> {
     committed: i64,
     end: i64,
     segments: Vec<(i64, &'s Stored, Segment<'s>, OnceCell<Opened<'s>>)>,
-    map: Option<(HashMap<u128, i64>, HashMap<u64, Vec<i64>>)>,
+    map: Option<SpanMap>,
 }
 
 impl<'s> Span<'s> {
@@ -246,7 +249,7 @@ impl<'s> Span<'s> {
         }
         let mut span = Span { committed, end, segments, map: None };
         if ids >= Self::MAP_FROM {
-            let (mut by_id, mut by_hash): (HashMap<u128, i64>, HashMap<u64, Vec<i64>>) = Default::default();
+            let (mut by_id, mut by_hash): SpanMap = Default::default();
             for (base, _, segment, _) in &span.segments {
                 for i in 0..segment.len() {
                     let offset = base + i as i64;

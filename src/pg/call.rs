@@ -171,7 +171,7 @@ pub fn null_argument(name: &str) -> crate::error::Error {
     error(ErrorKind::InvalidArgument, format!("{name} must not be NULL"))
 }
 
-fn utf8<'a>(bytes: &'a [u8]) -> Result<&'a str> {
+fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| {
         error(ErrorKind::InvalidArgument, "the database's encoding must be UTF8: a text is not valid UTF-8")
     })

@@ -21,7 +21,7 @@ pub fn may_execute(function: &str) -> bool {
     unsafe {
         // From 16 on one check serves every kind of object.
         #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_proc_aclcheck(oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
+        let result = pg_sys::pg_proc_aclcheck(oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE);
         #[cfg(not(feature = "pg15"))]
         let result =
             pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, oid, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());

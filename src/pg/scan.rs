@@ -114,7 +114,7 @@ impl<'t> Scan<'t> {
             let mut entries = [pg_sys::ScanKeyData::default(); 4];
             for (entry, key) in entries.iter_mut().zip(keys) {
                 let collation = match key.value {
-                    Value::Text(_) => pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+                    Value::Text(_) => pg_sys::C_COLLATION_OID,
                     _ => pg_sys::Oid::INVALID,
                 };
                 pg_sys::ScanKeyEntryInitialize(
