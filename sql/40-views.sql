@@ -87,7 +87,9 @@ SELECT q.name                                   AS queue,
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
          WHERE p.qid = q.qid)                   AS retained_bytes,
        d.oldest_pending_at,
-       q.options::jsonb                         AS options
+       q.options::jsonb                         AS options,
+       (SELECT coalesce(sum(c.pushes), 0)::bigint FROM queen.dropped_duplicate c
+         WHERE c.qid = q.qid)                   AS duplicates_dropped
   FROM queen.queue q
   LEFT JOIN LATERAL (
        SELECT sum(w.last_offset - w.held)  AS pending,
@@ -112,6 +114,7 @@ COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
 COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
+COMMENT ON COLUMN queen.queues.duplicates_dropped IS 'Pushes that were answered as queued and found to be duplicates at their commit: dropped in silence, and counted.';
 GRANT SELECT ON queen.queues TO queen_viewer;
 
 CREATE VIEW queen.partitions WITH (security_barrier) AS
