@@ -7,3 +7,4 @@ mod partitions;
 mod read;
 mod snapshot;
 mod support;
+mod wait;
