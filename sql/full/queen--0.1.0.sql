@@ -1013,8 +1013,8 @@ GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_cons
 --                      half the cost of a large pop.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
 -- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown); QN010 (keys cannot be
---         read).
+--         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
+--         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1111,8 +1111,8 @@ GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolea
 --                      half the cost of a large pop.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown);
---         QN010 (keys cannot be read).
+--         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
+--         partition with a damaged segment is passed over for a minute, with a WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by

@@ -27,8 +27,8 @@
 --                      half the cost of a large pop.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
 -- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown); QN010 (keys cannot be
---         read).
+--         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
+--         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by

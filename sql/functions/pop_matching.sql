@@ -19,8 +19,8 @@
 --                      half the cost of a large pop.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown);
---         QN010 (keys cannot be read).
+--         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
+--         partition with a damaged segment is passed over for a minute, with a WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
