@@ -120,7 +120,9 @@ CREATE TABLE queen.dead_letter_record (
 ) USING heap;
 CREATE INDEX dead_letter_record_queue_idx ON queen.dead_letter_record (tenant, queue, failed_at, id);
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
-CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_id);
+-- By hash: a transaction id may be longer than an index entry.
+CREATE INDEX dead_letter_record_address_idx
+    ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -146,6 +148,12 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+
+-- Without a primary key, DELETE would be refused where a publication is FOR ALL TABLES.
+ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
+ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
+ALTER TABLE queen.ready REPLICA IDENTITY FULL;
+ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
 DO $$

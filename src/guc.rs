@@ -1,10 +1,11 @@
 //! The settings, one entry each: default, unit, and why it exists.
 
 use crate::error::{ErrorKind, Result, error};
-use crate::pg::settings::{Number, Switch, Text, Who, number, reserve_prefix, switch, text};
+use crate::pg::settings::{Number, Switch, Text, Who, is_set_already, number, reserve_prefix, switch, text};
 use pgrx::pg_sys;
 use queen_core::envelope::KeyRing;
 use queen_core::segment::EncodeOptions;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static TENANT: Text = Text::new();
 static ENCRYPTION_KEYS: Text = Text::new();
@@ -18,8 +19,12 @@ static EARLY_LOCK_RELEASE: Switch = Switch::new(true);
 /// The tenant of a session that sets none.
 pub const DEFAULT_TENANT: u128 = 1;
 
+/// The session had a value for `queen.tenant` before the library was loaded.
+static TENANT_WAS_SET: AtomicBool = AtomicBool::new(false);
+
 /// Declares every setting; called once, when the library is loaded.
 pub fn declare() {
+    TENANT_WAS_SET.store(is_set_already(c"queen.tenant"), Relaxed);
     text(
         &TENANT,
         c"queen.tenant",
@@ -87,11 +92,34 @@ pub fn declare() {
 }
 
 /// The session's tenant.
+///
+/// # Errors
+/// `PermissionDenied`: the session asked for a tenant that it has no right to choose. When the library is not preloaded,
+/// the server finds that out only when it loads it, after the tenant of the role has been replaced: there is no telling
+/// which one was meant.
 pub fn tenant() -> Result<u128> {
+    if TENANT_WAS_SET.load(Relaxed) {
+        if refused("queen.tenant") {
+            return Err(error(ErrorKind::PermissionDenied, "queen.tenant was set by a session that may not set it")
+                .with_hint("Connect without the setting."));
+        }
+        TENANT_WAS_SET.store(false, Relaxed);
+    }
     let Some(text) = TENANT.get() else { return Ok(DEFAULT_TENANT) };
     uuid::Uuid::parse_str(text)
         .map(|u| u.as_u128())
         .map_err(|_| error(ErrorKind::InvalidId, "queen.tenant is not a UUID"))
+}
+
+/// Whether the server has dropped what was set before the library was loaded.
+fn refused(name: &str) -> bool {
+    let source = crate::pg::spi::read_as_owner(|client| {
+        client
+            .select("SELECT source FROM pg_catalog.pg_settings WHERE name = $1", Some(1), &[name.into()])?
+            .first()
+            .get_one::<String>()
+    });
+    !matches!(source, Ok(Some(source)) if source != "default")
 }
 
 /// How segments are compressed.

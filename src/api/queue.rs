@@ -114,8 +114,8 @@ fn delete(qid: i64, statements: &[&str]) {
 fn lock_cursors(tables: &Tables, qid: i64) {
     let pairs = spi::as_owner(|client| {
         let mut pairs = Vec::new();
-        let statement = "SELECT DISTINCT c.gid, c.pid FROM queen.cursor c JOIN queen.subscription s USING (gid) \
-                          WHERE s.qid = $1 ORDER BY 1, 2";
+        let statement = "SELECT c.gid, c.pid FROM queen.cursor c JOIN queen.subscription s USING (gid) \
+                          WHERE s.qid = $1 GROUP BY s.name, c.gid, c.pid ORDER BY s.name, c.pid";
         for row in client.select(statement, None, &[qid.into()])? {
             pairs.push((row["gid"].value::<i64>()?, row["pid"].value::<i64>()?));
         }

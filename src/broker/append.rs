@@ -216,7 +216,7 @@ enum Along {
 fn go_along(tables: &Tables, partition: &Partition, push: &Push<'_>) -> Along {
     let plain =
         push.transaction_id.is_none() && push.trace_id.is_none() && push.headers.is_none() && push.producer.is_none();
-    let Some(id) = push.id.filter(|_| plain && commit::nothing_written()) else {
+    let Some(id) = push.id.filter(|_| plain && commit::nothing_written() && !commit::may_still_fail()) else {
         return Along::Lock(wait_for_lane(tables, partition));
     };
     let try_lock = || partition::try_lock_for_append(tables, partition);
@@ -345,8 +345,13 @@ impl Writer<'_> {
                 encrypted: sealer.is_some(),
             });
         }
-        let along =
-            if when == When::Commit && sealer.is_none() { shared_append::take(partition.pid) } else { Vec::new() };
+        let along = if when == When::Commit && sealer.is_none() && shared_append::any() {
+            // Whose message is taken cannot give up before we have committed: nothing is waited for after this.
+            tables.open_all();
+            shared_append::take(partition.pid)
+        } else {
+            Vec::new()
+        };
         frames.extend(along.iter().map(|taken| FrameIn {
             id: taken.id,
             transaction_id: None,
@@ -394,6 +399,9 @@ fn hint(tables: &Tables, queue: &Queue, partition: &Partition, group: &Subscript
         // No cursor yet: the append that reaches the group's start hints; so does every one while stamps are ahead of a
         // clock that was set back, since they do not tell who came first.
         .unwrap_or_else(|| before.written_at.is_none_or(|at| at < group.start_at) || created_at > clock::now());
+    // Retention may have taken everything that was there when the lane was read, and a sweep have found nothing.
+    let retains = queue.options.retention_enabled || queue.options.max_wait_time_seconds > 0;
+    let idle = idle || (retains && segment::trimmed(tables, partition.pid) >= before.offset);
     let window = i64::from(queue.options.window_buffer) * 1_000_000;
     if idle {
         ready::insert(tables, group.gid, due_at(queue, created_at), partition.pid);
@@ -407,10 +415,11 @@ fn hint(tables: &Tables, queue: &Queue, partition: &Partition, group: &Subscript
     }
 }
 
-/// When a segment written at `created_at` can be delivered at the earliest.
+/// When a segment written at `created_at` can be delivered at the earliest. A stamp that is ahead of the clock delays
+/// nothing by itself.
 pub fn due_at(queue: &Queue, created_at: i64) -> i64 {
     let delay = i64::from(queue.options.delayed_processing.max(queue.options.window_buffer));
-    created_at + delay * 1_000_000
+    if delay > 0 { created_at + delay * 1_000_000 } else { created_at.min(clock::now()) }
 }
 
 /// Cuts an append into segments of bounded size; almost always one.

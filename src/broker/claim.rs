@@ -17,10 +17,16 @@ use queen_core::ack::Lease;
 /// With `windowBuffer`, a partition is delivered early once this many messages wait.
 pub const WINDOW_FULL: i32 = 100;
 
+/// Uncompressed bytes of the segments that one pop decodes; the messages of one more segment may come on top. A larger
+/// batch is delivered in parts: it has to fit into the server's memory, and into one value of at most 1 GB as JSON.
+pub const POP_BYTES: usize = 64 << 20;
+
 /// How a pop wants its messages.
 pub struct Wish {
     /// Messages still wanted.
     pub budget: i64,
+    /// Bytes that segments still to be claimed may have; the one that goes over it is the last.
+    pub bytes: usize,
     /// Seconds; None: the queue's `leaseTime`.
     pub lease_seconds: Option<i32>,
     /// The cursor moves with the delivery, no lease.
@@ -31,7 +37,7 @@ pub struct Wish {
 
 impl Wish {
     pub fn new(batch: i32, lease_seconds: Option<i32>, auto_ack: bool) -> Wish {
-        Wish { budget: i64::from(batch), lease_seconds, auto_ack, lease_id: mint(clock::now(), 1) }
+        Wish { budget: i64::from(batch), bytes: POP_BYTES, lease_seconds, auto_ack, lease_id: mint(clock::now(), 1) }
     }
 }
 
@@ -45,6 +51,8 @@ pub struct Batch {
     pub lease: Option<u128>,
     pub attempt: i32,
     pub pieces: Vec<Piece>,
+    /// Uncompressed bytes of the pieces.
+    pub bytes: usize,
 }
 
 /// What a look at one partition brought.
@@ -132,6 +140,7 @@ fn claim_from(
     }
     let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
     let mut pieces: Vec<Piece> = Vec::new();
+    let mut bytes = 0;
     let mut later = None;
     let delay = i64::from(queue.options.delayed_processing) * 1_000_000;
     segment::walk_heads(tables, partition.pid, from, from.saturating_add(wish.budget - 1), |head, load| {
@@ -144,12 +153,15 @@ fn claim_from(
         let enough = head.end - from + 1 >= wish.budget;
         let piece = recent::piece(partition.pid, head, load);
         match piece.check() {
-            Ok(()) => pieces.push(piece),
+            Ok(more) => {
+                bytes += more;
+                pieces.push(piece);
+            }
             // What is whole is delivered up to there.
             Err(e) if pieces.is_empty() => return Err(e),
             Err(_) => return Ok(false),
         }
-        Ok(!enough)
+        Ok(!enough && bytes < wish.bytes)
     })?;
     let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else {
         return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore));
@@ -206,6 +218,7 @@ fn claim_from(
         lease: lease.map(|_| wish.lease_id),
         attempt: if wish.auto_ack { 1.max(attempt) } else { attempt },
         pieces,
+        bytes,
     })))
 }
 

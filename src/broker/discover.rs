@@ -62,11 +62,12 @@ pub struct Search<'a> {
 
 impl Search<'_> {
     fn enough(&self) -> bool {
-        self.wish.budget <= 0 || self.partitions == 0
+        self.wish.budget <= 0 || self.wish.bytes == 0 || self.partitions == 0
     }
 
     fn keep(&mut self, batch: Batch) {
         self.wish.budget -= batch.last - batch.first + 1;
+        self.wish.bytes = self.wish.bytes.saturating_sub(batch.bytes);
         self.partitions -= 1;
         self.found.push(batch);
     }

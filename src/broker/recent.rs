@@ -40,11 +40,11 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Whether the segment is as it was written.
-    pub fn check(&self) -> Result<()> {
+    /// Bytes of the frames, uncompressed; an error when the segment is not as it was written.
+    pub fn check(&self) -> Result<usize> {
         match &self.content {
-            Content::Stored(stored) => stored.parse().map(|_| ()),
-            Content::Decoded(_) => Ok(()),
+            Content::Stored(stored) => Ok(stored.parse()?.raw_len()),
+            Content::Decoded(frames) => Ok(frames.iter().map(|f| f.payload.len()).sum()),
         }
     }
 }

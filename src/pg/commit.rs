@@ -97,6 +97,24 @@ pub fn old_snapshot() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether something may still fail between our part of the commit and the commit itself, in a transaction that has
+/// written nothing: what NOTIFY and LISTEN have pending, and temporary tables that are emptied or dropped.
+pub fn may_still_fail() -> bool {
+    unsafe extern "C-unwind" {
+        fn AtPrepare_Notify();
+    }
+    // SAFETY: flags of this backend; the function only checks, and raises when something is pending.
+    unsafe {
+        pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_ACCESSEDTEMPNAMESPACE as i32 != 0
+            || pgrx::PgTryBuilder::new(|| {
+                pg_sys::ffi::pg_guard_ffi_boundary(|| AtPrepare_Notify());
+                false
+            })
+            .catch_others(|_| true)
+            .execute()
+    }
+}
+
 /// Whether the running transaction has written nothing at all so far.
 pub fn nothing_written() -> bool {
     // SAFETY: reads this backend's transaction state.

@@ -72,6 +72,8 @@ fn run(fcinfo: pg_sys::FunctionCallInfo, writes: bool, body: fn(&Call) -> Result
             if writes {
                 // The executor's check does not see writes that go around it.
                 pg_sys::PreventCommandIfReadOnly(c"a function of queen that writes".as_ptr());
+                // Nor does it see a caller that claims to be safe in a parallel worker, whose pushes nobody would append.
+                pg_sys::PreventCommandIfParallelMode(c"a function of queen that writes".as_ptr());
             }
             super::commit::enter();
             let outcome = body(&Call::new(fcinfo));

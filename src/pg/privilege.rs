@@ -5,9 +5,9 @@ use pgrx::pg_sys;
 
 /// Whether the current user may execute a function of ours.
 pub fn may_execute(function: &str) -> bool {
-    let oid = crate::pg::spi::as_owner(|client| {
+    let oid = crate::pg::spi::read_as_owner(|client| {
         client
-            .update(
+            .select(
                 "SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
                  WHERE n.nspname = 'queen' AND p.proname = $1",
                 Some(1),

@@ -118,6 +118,8 @@ pub struct Table {
     columns: usize,
     /// Scans that are done and may be used again.
     idle: RefCell<Vec<Engine>>,
+    /// Indexes that are not in the layout: one that is being rebuilt beside its successor, or that somebody has added.
+    others: Option<Vec<Index>>,
 }
 
 fn schema() -> Oid {
@@ -150,6 +152,7 @@ impl Table {
                 indexes: layout.indexes.iter().map(|_| OnceCell::new()).collect(),
                 columns,
                 idle: RefCell::default(),
+                others: None,
             }
         }
     }
@@ -176,6 +179,7 @@ impl Table {
         self.idle.borrow_mut().push(engine);
     }
 
+    /// Opens every index that takes new entries, as the server lists them: those of the layout, and any other.
     fn index_infos(&mut self) {
         for n in 0..self.indexes.len() {
             self.index(n);
@@ -186,6 +190,26 @@ impl Table {
                 index.info = unsafe { pg_sys::BuildIndexInfo(index.rel) };
             }
         }
+        if self.others.is_some() {
+            return;
+        }
+        // SAFETY: the list is a copy of the relation's; its table is locked, so what is listed cannot go away.
+        self.others = Some(unsafe {
+            let list = pgrx::PgList::<std::ffi::c_void>::from_pg(pg_sys::RelationGetIndexList(self.rel));
+            list.iter_oid()
+                .filter(|oid| !(0..self.indexes.len()).any(|n| self.layout.oid(n + 1) == *oid))
+                .filter_map(|oid| {
+                    let rel = pg_sys::index_open(oid, pg_sys::NoLock as pg_sys::LOCKMODE);
+                    let info = pg_sys::BuildIndexInfo(rel);
+                    // An index on expressions is none of ours, and nobody's to serve from here.
+                    if (*(*rel).rd_index).indisready && (*info).ii_Expressions.is_null() {
+                        return Some(Index { rel, info });
+                    }
+                    pg_sys::index_close(rel, pg_sys::NoLock as pg_sys::LOCKMODE);
+                    None
+                })
+                .collect()
+        });
     }
 
     /// Inserts a row and its index entries. A unique index raises 23505, as SQL would.
@@ -207,7 +231,8 @@ impl Table {
             let cid = pg_sys::GetCurrentCommandId(true);
             pg_sys::heap_insert(self.rel, tuple, cid, 0, std::ptr::null_mut());
             let tid = (*tuple).t_self;
-            for index in self.indexes.iter().filter_map(OnceCell::get) {
+            let others = self.others.iter().flatten();
+            for index in self.indexes.iter().filter_map(OnceCell::get).chain(others) {
                 let info = index.info;
                 let keys = (*info).ii_NumIndexAttrs as usize;
                 let mut key = [Datum::null(); 8];
@@ -323,7 +348,7 @@ impl Drop for Table {
         self.idle.borrow_mut().clear();
         // SAFETY: opened in `open`, closed once; no scan is left.
         unsafe {
-            for index in self.indexes.iter().filter_map(OnceCell::get) {
+            for index in self.indexes.iter().filter_map(OnceCell::get).chain(self.others.iter().flatten()) {
                 pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
             }
             pg_sys::table_close(self.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -421,6 +446,13 @@ macro_rules! tables {
 }
 
 impl Tables {
+    /// Opens, and so locks, every table: afterwards nothing waits for whoever locks one of them whole.
+    pub fn open_all(&self) {
+        for (slot, layout) in self.slots.iter().zip(&LAYOUTS) {
+            slot.get_or_init(|| RefCell::new(Table::open(layout)));
+        }
+    }
+
     tables! {
         0 queue;
         1 partition;

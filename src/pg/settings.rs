@@ -158,3 +158,12 @@ pub fn reserve_prefix() {
     // SAFETY: a constant string.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"queen".as_ptr()) }
 }
+
+/// Whether somebody has set `name` before the library was loaded, with or without the right to.
+pub fn is_set_already(name: &CStr) -> bool {
+    // SAFETY: a look-up by name; missing is not an error.
+    unsafe {
+        !pg_sys::process_shared_preload_libraries_in_progress
+            && !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null()
+    }
+}

@@ -202,6 +202,11 @@ pub struct Taken {
     pub payload: Vec<u8>,
 }
 
+/// Whether anything is offered at all.
+pub fn any() -> bool {
+    shared().is_some_and(|s| s.waiting.load(SeqCst) > 0)
+}
+
 /// Takes what is offered for a lane that this transaction has locked and is about to commit.
 pub fn take(pid: i64) -> Vec<Taken> {
     let Some(s) = shared() else { return Vec::new() };

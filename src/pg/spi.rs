@@ -61,3 +61,9 @@ pub fn as_owner<T>(work: impl FnOnce(&mut SpiClient<'_>) -> T) -> T {
     let _owner = AsOwner::enter();
     pgrx::Spi::connect_mut(|client| work(client))
 }
+
+/// As [`as_owner`], for reading only: takes no transaction id, and works on a standby.
+pub fn read_as_owner<T>(work: impl FnOnce(&SpiClient<'_>) -> T) -> T {
+    let _owner = AsOwner::enter();
+    pgrx::Spi::connect(|client| work(client))
+}

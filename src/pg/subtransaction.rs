@@ -37,7 +37,11 @@ pub fn attempt<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Failure<E
                 {
                     Err(Failure::Server { message: e.message().to_owned() })
                 }
-                _ => cause.rethrow(),
+                // A cancelled query goes on as an error, but not past what is left half done here.
+                _ => {
+                    undo();
+                    cause.rethrow()
+                }
             })
             .execute();
         match caught {

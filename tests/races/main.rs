@@ -1,6 +1,7 @@
 //! Two sessions against each other: every pair of verbs, permuted, observed through locks and not through sleeps.
 
 mod along;
+mod broken;
 mod crowd;
 mod databases;
 mod dedup;

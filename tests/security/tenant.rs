@@ -82,9 +82,11 @@ async fn a_superuser_may_grant_the_right_to_change_it() {
     rows(&admin, "REVOKE SET ON PARAMETER queen.tenant FROM tenant_granted").await;
 }
 
-/// Without the library in memory anybody can set anything under its prefix; the library drops that when it comes.
+/// Without the library in memory anybody can set anything under its prefix, in place of what the role is pinned to. The
+/// server drops that when the library comes, and the default tenant was left: a way out of a pinned tenant. So such a
+/// session is refused; a pinned one that sets nothing works.
 #[tokio::test]
-async fn a_tenant_set_before_the_library_was_loaded_does_not_count() {
+async fn a_tenant_set_before_the_library_was_loaded_is_refused() {
     let cluster = Cluster::start_with(&[("shared_preload_libraries", "")]);
     let db = cluster.fresh_database().await;
     let admin = cluster.client(&db).await;
@@ -100,9 +102,20 @@ async fn a_tenant_set_before_the_library_was_loaded_does_not_count() {
     ] {
         let client = cluster.client_as(&db, "early").await;
         rows(&client, &format!("SET queen.tenant = '{OTHER}'")).await;
-        rows(&client, first).await;
-        assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, DEFAULT, "{first}");
+        for sql in [first, "SELECT queen.current_tenant()"] {
+            assert_eq!(ask(&client, sql).await, Err("42501".to_owned()), "{first}: {sql}");
+        }
     }
+    rows(&admin, &format!("ALTER ROLE early SET queen.tenant = '{OTHER}'")).await;
+    let client = cluster.client_as(&db, "early").await;
+    assert_eq!(rows(&client, "SELECT queen.current_tenant()").await, OTHER);
+    let mut command = cluster.psql_command(&db);
+    let output = command
+        .args(["-U", "early", "-qAtc", "SELECT queen.current_tenant()"])
+        .env("PGOPTIONS", format!("-c queen.tenant={DEFAULT}"))
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let tenants = rows(&admin, "SELECT DISTINCT tenant FROM queen.queue").await;
     assert_eq!(tenants, DEFAULT);
 }

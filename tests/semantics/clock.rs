@@ -54,7 +54,6 @@ async fn a_group_that_subscribes_with_new_to_a_partition_while_stamps_are_ahead_
 }
 
 #[tokio::test]
-#[ignore = "hints of appends carry their stamp: such a hint is not due before the clock has passed it"]
 async fn a_group_that_subscribes_with_new_while_stamps_are_ahead_gets_what_comes_after_and_no_more() {
     what_comes_after_while_stamps_are_ahead("'q', 'g', 9").await;
 }
