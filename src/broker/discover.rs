@@ -334,10 +334,12 @@ impl Search<'_> {
         if skipped > 0 {
             pgrx::notice!(
                 "consumer group \"{}\" starts after {}{skipped} messages that queue \"{}\" already holds; to begin with them, \
-                 subscribe with subscription_mode => 'all', or now: SELECT queen.seek('<queue>', '<group>', to_timestamp => '-infinity')",
+                 subscribe with subscription_mode => 'all', or now: SELECT queen.seek('{}', '{}', to_timestamp => '-infinity')",
                 queen_core::names::cut(self.group, 64),
                 if page.len() == SKIPPED { "at least " } else { "" },
                 queen_core::names::cut(&queue.name, 64),
+                queue.name.replace('\'', "''"),
+                self.group.replace('\'', "''"),
             );
         }
         ahead
@@ -364,9 +366,9 @@ pub fn start(group: &str, mode: Option<&str>, from: Option<&str>) -> Result<Star
         Some(from) if from.trim().eq_ignore_ascii_case("now") => Start::New,
         Some(from) => Start::At(crate::api::arguments::timestamp(from, "subscription_from")?),
         None => {
-            let mode = match mode {
-                Some(mode) => mode,
-                None => crate::guc::default_subscription_mode(),
+            let (source, mode) = match mode {
+                Some(mode) => ("subscription_mode", mode),
+                None => ("the setting queen.default_subscription_mode", crate::guc::default_subscription_mode()),
             };
             match mode.trim().to_ascii_lowercase().as_str() {
                 "all" => Start::All,
@@ -375,7 +377,7 @@ pub fn start(group: &str, mode: Option<&str>, from: Option<&str>) -> Result<Star
                     return Err(error(
                         ErrorKind::InvalidArgument,
                         format!(
-                            "subscription_mode must be all or new, got \"{}\"; for a point in time use subscription_from",
+                            "{source} must be all or new, got \"{}\"; for a point in time use subscription_from",
                             queen_core::names::cut(mode, 64)
                         ),
                     ));
