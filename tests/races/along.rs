@@ -6,7 +6,7 @@ use queen_tests::session::{PATIENCE, Session, sqlstate};
 use queen_tests::shared_cluster;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// Pushes of one session: those that returned, with the id that they answered, and those that were cancelled; nobody knows
@@ -51,9 +51,10 @@ async fn storm(storm: Storm) {
     admin.append("q", "Default", &["first"]).await;
     admin.pop("'q', 'g', auto_ack => true, subscription_mode => 'all'").await;
     let stop = Arc::new(AtomicBool::new(false));
+    let hits = Arc::new(AtomicUsize::new(0));
     let mut producers = Vec::new();
     for n in 0..count {
-        let (db, stop) = (db.clone(), stop.clone());
+        let (db, stop, hits) = (db.clone(), stop.clone(), hits.clone());
         producers.push(tokio::spawn(async move {
             let mut outcome = Outcome::default();
             let mut numbers = 0..each.unwrap_or(usize::MAX);
@@ -72,6 +73,7 @@ async fn storm(storm: Storm) {
                         Ok(rows) => outcome.stored.push((name, rows[0][0].clone().expect("a message id"))),
                         Err(e) if sqlstate(&e) == "57014" => {
                             outcome.cancelled.push(name);
+                            hits.fetch_add(1, SeqCst);
                             let _ = session.try_rows("ROLLBACK").await;
                         }
                         Err(_) => continue 'connect,
@@ -82,10 +84,13 @@ async fn storm(storm: Storm) {
         }));
     }
     let mut random = Random(7);
+    // A burst is soon over, and most of those that are hit have just ended.
+    let at_once = if each.is_some() { 6 } else { 1 };
     for round in 0.. {
         let over = match each {
             Some(_) => producers.iter().all(|p| p.is_finished()),
-            None => round == 400,
+            // Until it has hit often enough to say something, on a fast machine as on a slow one.
+            None => round >= 400 && (disturb != "pg_cancel_backend" || hits.load(SeqCst) > 20 || round == 4000),
         };
         if over {
             break;
@@ -93,7 +98,7 @@ async fn storm(storm: Storm) {
         let victim = format!(
             "SELECT {disturb}(pid) FROM pg_stat_activity
               WHERE datname = '{db}' AND query LIKE '%queen.push%' AND state = 'active' AND pid <> pg_backend_pid()
-              ORDER BY md5(pid::text || '{}') LIMIT 1",
+              ORDER BY md5(pid::text || '{}') LIMIT {at_once}",
             random.below(1000)
         );
         admin.run(&victim).await;
@@ -123,8 +128,7 @@ async fn storm(storm: Storm) {
     assert!(!there.contains_key("undone"), "a push that was rolled back with its savepoint is there");
     assert!(stored.len() > 500, "hardly any push: {}", stored.len());
     if disturb == "pg_cancel_backend" {
-        // How many depends on how fast the machine is.
-        assert!(cancelled.len() >= 3, "hardly any was cancelled: {}", cancelled.len());
+        assert!(cancelled.len() > 20, "hardly any was cancelled: {}", cancelled.len());
         // The answer of none was lost.
         assert_eq!(stored.len() + 1, there.len());
         if let Some(each) = each {
@@ -151,7 +155,7 @@ async fn a_cancelled_serializable_push_is_not_stored_and_one_that_returned_is() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_pushes_to_one_lane_is_stored_exactly_as_answered() {
-    storm(Storm { producers: 16, each: Some(500), isolation: "read committed", disturb: "pg_cancel_backend" }).await;
+    storm(Storm { producers: 16, each: Some(1000), isolation: "read committed", disturb: "pg_cancel_backend" }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
