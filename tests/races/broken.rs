@@ -52,7 +52,11 @@ async fn a_cancelled_bundle_leaves_its_session_as_it_was() {
         .await;
     assert_eq!(caller.number("SELECT count(*) FROM note").await, 0);
     assert_eq!(
-        caller.number("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'").await,
+        caller
+            .number(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+            )
+            .await,
         1,
         "the holder"
     );
