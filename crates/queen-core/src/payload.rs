@@ -12,6 +12,7 @@ mod raw;
 pub use acks::{AckItem, parse_acks};
 pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items};
 pub use operations::{Operation, parse_operations};
+pub use raw::{not_null, read_object, text};
 
 use crate::error::{ErrorKind, into_error};
 use serde_json::value::RawValue;
@@ -39,6 +40,12 @@ pub enum PayloadError {
     NotAList {
         /// `items` or `acknowledgments`.
         what: &'static str,
+        /// What and where.
+        problem: String,
+    },
+    /// Not a JSON object.
+    #[error("not a JSON object: {problem}")]
+    NotAnObject {
         /// What and where.
         problem: String,
     },
@@ -86,7 +93,7 @@ impl PayloadError {
         match self {
             Self::NotJson { .. } | Self::NoPayload { .. } | Self::Headers { .. } => ErrorKind::InvalidPayload,
             Self::TooLarge { .. } => ErrorKind::PayloadTooLarge,
-            Self::NotAList { .. } | Self::Item { .. } | Self::Operations { .. } => ErrorKind::InvalidItems,
+            Self::NotAList { .. } | Self::NotAnObject { .. } | Self::Item { .. } | Self::Operations { .. } => ErrorKind::InvalidItems,
             Self::TraceId { .. } => ErrorKind::InvalidId,
         }
     }

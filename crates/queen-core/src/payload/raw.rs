@@ -31,6 +31,22 @@ pub(super) fn list<'a, const N: usize, T>(
     }
 }
 
+/// Reads a JSON object; the raw text of the keys `names`, in their order, `None` for a key that is absent. Other keys are
+/// skipped; of a repeated key the last counts.
+///
+/// # Errors
+/// [`PayloadError::NotAnObject`], which quotes nothing of the text.
+pub fn read_object<'a, const N: usize>(
+    json: &'a str,
+    names: &'static [&'static str; N],
+) -> Result<[Option<&'a str>; N], PayloadError> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    Fields(names)
+        .deserialize(&mut deserializer)
+        .and_then(|fields| deserializer.end().map(|()| fields))
+        .map_err(|error| PayloadError::NotAnObject { problem: unquoted(&error) })
+}
+
 /// The words of an error without the value that it met.
 pub(super) fn unquoted(error: &serde_json::Error) -> String {
     match error.classify() {
@@ -132,12 +148,12 @@ impl<const N: usize> Visitor<'_> for Key<N> {
 }
 
 /// Treats JSON `null` as absent.
-pub(super) fn not_null(raw: Option<&str>) -> Option<&str> {
+pub fn not_null(raw: Option<&str>) -> Option<&str> {
     raw.filter(|raw| *raw != "null")
 }
 
 /// The text of a raw JSON string; `None` when it is no string or no text (a lone surrogate).
-pub(super) fn text(raw: &str) -> Option<Cow<'_, str>> {
+pub fn text(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if inner.as_bytes().contains(&b'\\') {
         serde_json::from_str::<String>(raw).ok().map(Cow::Owned)

@@ -1,0 +1,52 @@
+//! Reading request bodies: any content type, JSON all the same.
+
+use crate::error::Problem;
+use bytes::Bytes;
+use queen_core::payload::{self, PayloadError};
+
+/// The body as text.
+///
+/// # Errors
+/// 400 when it is not UTF-8, and thus not JSON.
+pub fn text(body: &Bytes) -> Result<&str, Problem> {
+    std::str::from_utf8(body).map_err(|_| Problem::bad_body("not UTF-8"))
+}
+
+/// The raw texts of these keys of an object; null is as good as absent.
+///
+/// # Errors
+/// 400 when it is not a JSON object.
+pub fn object<'a, const N: usize>(
+    body: &'a str,
+    names: &'static [&'static str; N],
+) -> Result<[Option<&'a str>; N], Problem> {
+    payload::read_object(body, names).map(|fields| fields.map(payload::not_null)).map_err(bad)
+}
+
+/// As [`object`]; no body at all is an empty object.
+///
+/// # Errors
+/// 400 when it is something else than a JSON object.
+pub fn optional_object<'a, const N: usize>(
+    body: &'a Bytes,
+    names: &'static [&'static str; N],
+) -> Result<[Option<&'a str>; N], Problem> {
+    let text = text(body)?;
+    if text.trim().is_empty() { Ok([None; N]) } else { object(text, names) }
+}
+
+/// A field that has to be a string when it is there.
+///
+/// # Errors
+/// 400 naming the field.
+pub fn string(raw: Option<&str>, name: &str) -> Result<Option<String>, Problem> {
+    raw.map(|raw| {
+        payload::text(raw).map(|t| t.into_owned()).ok_or_else(|| Problem::bad_body(format!("{name} must be a string")))
+    })
+    .transpose()
+}
+
+/// 400 for what queen-core refused.
+pub fn bad(error: PayloadError) -> Problem {
+    Problem::bad_body(error)
+}

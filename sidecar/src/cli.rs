@@ -1,0 +1,35 @@
+//! The command line.
+
+use crate::config::Config;
+use crate::server;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A message broker inside PostgreSQL: its HTTP server.
+#[derive(Parser, Debug)]
+#[command(name = "queen", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve HTTP in front of a database that has the extension
+    Serve(Box<Config>),
+}
+
+impl Cli {
+    /// Does what was asked for; the exit status says whether it worked.
+    pub fn run(self) -> ExitCode {
+        match self.command {
+            Command::Serve(config) => match server::run(*config) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(problem) => {
+                    eprintln!("queen: {problem}");
+                    ExitCode::FAILURE
+                }
+            },
+        }
+    }
+}

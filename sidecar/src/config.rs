@@ -1,0 +1,71 @@
+//! The settings, one field each. Each is a flag of `queen serve` and an environment variable; the names are those of
+//! Queen MQ where it has the same.
+
+use clap::{Args, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// Settings of `queen serve`.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// Where the database is: postgresql://user:password@host:port/database
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: String,
+    /// Connections to the database at most; one more listens for commits
+    #[arg(long, env = "QUEEN_POOL_SIZE", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=1000))]
+    pub pool_size: u16,
+    /// Address to listen on
+    #[arg(long, env = "QUEEN_BIND_ADDR", default_value = "0.0.0.0")]
+    pub bind: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, env = "PORT", default_value_t = 6632)]
+    pub port: u16,
+    /// Client connections at most; more wait to be accepted
+    #[arg(long, env = "QUEEN_MAX_CONNECTIONS", default_value_t = 10_000)]
+    pub max_connections: usize,
+    /// Largest request body in bytes; a longer one is answered 413
+    #[arg(long, env = "QUEEN_MAX_BODY_BYTES", default_value_t = 64 << 20)]
+    pub max_body_bytes: usize,
+    /// Seconds that a client may stall while it sends a request, or stay silent on a kept connection
+    #[arg(long, env = "QUEEN_CLIENT_TIMEOUT_SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..))]
+    pub client_timeout_seconds: u64,
+    /// Seconds that work under way has to finish after SIGTERM
+    #[arg(long, env = "QUEEN_DRAIN_SECONDS", default_value_t = 20)]
+    pub drain_seconds: u64,
+    /// Milliseconds that a waiting pop waits when it does not say how long
+    #[arg(long, env = "POP_DEFAULT_TIMEOUT_MS", default_value_t = 30_000)]
+    pub pop_timeout_ms: u64,
+    /// Where a consumer group starts whose first pop does not say: `new`, or anything else for `all`
+    #[arg(long, env = "DEFAULT_SUBSCRIPTION_MODE", default_value = "new")]
+    pub default_subscription_mode: String,
+    /// Appends under way at once; a second one starts only when enough pushes wait for it
+    #[arg(long, env = "QUEEN_PUSHES_IN_FLIGHT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub pushes_in_flight: u16,
+    /// Settlements under way at once
+    #[arg(long, env = "QUEEN_ACKS_IN_FLIGHT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub acks_in_flight: u16,
+    /// Folder for pushes that arrive during push maintenance, and for the two maintenance switches
+    #[arg(long, env = "FILE_BUFFER_DIR", default_value = "/var/lib/queen/buffer")]
+    pub buffer_dir: PathBuf,
+    /// Read the tenant from header x-queen-tenant: only behind a proxy that sets it
+    #[arg(long, env = "QUEEN_TENANCY_HEADER", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
+    pub tenancy_header: bool,
+    /// Log lines: JSON or text
+    #[arg(long, env = "QUEEN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+    /// What is logged, such as `info`, `debug` (each request) or `queen_sidecar=debug,warn`
+    #[arg(long, env = "QUEEN_LOG", default_value = "info")]
+    pub log: String,
+    /// Who may do what
+    #[command(flatten)]
+    pub auth: crate::auth::AuthConfig,
+}

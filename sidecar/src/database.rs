@@ -1,0 +1,211 @@
+//! The connections, and how a function is called.
+//!
+//! A call is one statement and thus one transaction. It runs through named prepared statements, which PgBouncer in
+//! transaction mode follows when its `max_prepared_statements` is not 0. Nothing is set for a session: what a call needs
+//! besides (a tenant, a time limit) is set for its transaction.
+
+mod tls;
+
+use crate::config::Config;
+use crate::error::CallError;
+use crate::tenant::Tenant;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long a call waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a query of the administration may take.
+const LOOK_TIMEOUT: &str = "30s";
+
+/// A parameter of a call.
+pub type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// A statement and the types of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement {
+    /// SQL that answers one row of one text column.
+    pub sql: &'static str,
+    /// Types of `$1`, `$2`, …; given, so that preparing needs no second look-up.
+    pub types: &'static [Type],
+}
+
+/// The pool.
+#[derive(Clone)]
+pub struct Database {
+    pool: Pool,
+    config: Arc<tokio_postgres::Config>,
+    tls: MakeRustlsConnect,
+}
+
+impl Database {
+    /// A pool that connects when it is first needed.
+    ///
+    /// # Errors
+    /// A sentence, when the URL cannot be read.
+    pub fn new(config: &Config) -> Result<Database, String> {
+        // The driver's error could quote the URL, and with it the password.
+        let mut pg: tokio_postgres::Config =
+            config.database_url.parse().map_err(|_| "DATABASE_URL is not a PostgreSQL connection string".to_owned())?;
+        if pg.get_application_name().is_none() {
+            pg.application_name("queen-sidecar");
+        }
+        if pg.get_connect_timeout().is_none() {
+            pg.connect_timeout(PATIENCE);
+        }
+        pg.keepalives_idle(Duration::from_secs(30));
+        pg.tcp_user_timeout(Duration::from_secs(30));
+        let tls = tls::connector(pg.get_ssl_mode())?;
+        let manager =
+            Manager::from_config(pg.clone(), tls.clone(), ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(usize::from(config.pool_size))
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
+            .build()
+            .map_err(|_| "cannot build the connection pool".to_owned())?;
+        Ok(Database { pool, config: Arc::new(pg), tls })
+    }
+
+    /// Calls a function for a tenant and answers its text.
+    ///
+    /// # Errors
+    /// [`CallError`]; unless it is `Lost`, the call had no effect.
+    pub async fn call(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
+        let client = self.client().await?;
+        let prepared = client.prepare_typed_cached(statement.sql, statement.types).await.map_err(failed)?;
+        if tenant == Tenant::default() {
+            let row = client.query_one(&prepared, params).await.map_err(failed)?;
+            return text(&row);
+        }
+        // All four go out at once.
+        let set = client.prepare_cached("SELECT set_config('queen.tenant', $1, true)").await.map_err(failed)?;
+        let id = tenant.0.to_string();
+        let id: [Param<'_>; 1] = [&id];
+        let open = InTransaction(Some(client));
+        let client = open.client()?;
+        let (begun, named, row, ended) = tokio::join!(
+            client.batch_execute("BEGIN"),
+            client.query_one(&set, &id),
+            client.query_one(&prepared, params),
+            client.batch_execute("COMMIT"),
+        );
+        open.ended();
+        begun.map_err(failed)?;
+        named.map_err(failed)?;
+        let row = row.map_err(failed)?;
+        // A COMMIT of a transaction that had failed would have been told by the row.
+        ended.map_err(failed)?;
+        text(&row)
+    }
+
+    /// Runs a query that only looks, within limits of time and without the compiler, which costs more than it saves here.
+    ///
+    /// # Errors
+    /// As [`Database::call`].
+    pub async fn look(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
+        let client = self.client().await?;
+        let prepared = client.prepare_typed_cached(statement.sql, statement.types).await.map_err(failed)?;
+        let set = client
+            .prepare_cached(
+                "SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), \
+                 CASE WHEN $2 <> '' THEN set_config('queen.tenant', $2, true) END",
+            )
+            .await
+            .map_err(failed)?;
+        let id = if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() };
+        let settings: [Param<'_>; 2] = [&LOOK_TIMEOUT, &id];
+        let open = InTransaction(Some(client));
+        let client = open.client()?;
+        let (begun, set, row, ended) = tokio::join!(
+            client.batch_execute("BEGIN"),
+            client.query_one(&set, &settings),
+            client.query_one(&prepared, params),
+            client.batch_execute("COMMIT"),
+        );
+        open.ended();
+        begun.map_err(failed)?;
+        set.map_err(failed)?;
+        let row = row.map_err(failed)?;
+        ended.map_err(failed)?;
+        text(&row)
+    }
+
+    /// Whether the database answers.
+    pub async fn is_up(&self) -> bool {
+        let look = async {
+            let client = self.client().await.ok()?;
+            client.simple_query("SELECT 1").await.ok()
+        };
+        matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Some(_)))
+    }
+
+    /// A connection of its own, outside the pool, for a call that waits. Ends when the client is dropped.
+    ///
+    /// # Errors
+    /// `NoConnection`.
+    pub async fn connect(&self) -> Result<tokio_postgres::Client, CallError> {
+        let (client, connection) =
+            self.config.connect(self.tls.clone()).await.map_err(|_| CallError::NoConnection)?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Connections: how many there are, are idle, and how many calls wait for one.
+    pub fn pool_status(&self) -> (usize, usize, usize) {
+        let status = self.pool.status();
+        (status.size, status.available, status.waiting)
+    }
+
+    async fn client(&self) -> Result<Object, CallError> {
+        self.pool.get().await.map_err(|error| {
+            tracing::warn!(error = %error_text(&error), "no database connection");
+            CallError::NoConnection
+        })
+    }
+}
+
+/// A pooled connection inside a transaction: closed, not pooled, when its call is dropped halfway.
+struct InTransaction(Option<Object>);
+
+impl InTransaction {
+    fn client(&self) -> Result<&Object, CallError> {
+        self.0.as_ref().ok_or(CallError::NoConnection)
+    }
+
+    /// The transaction has ended: back into the pool.
+    fn ended(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for InTransaction {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+fn text(row: &tokio_postgres::Row) -> Result<String, CallError> {
+    row.try_get::<_, Option<String>>(0).map(Option::unwrap_or_default).map_err(failed)
+}
+
+/// Classifies a driver's error.
+pub fn failed(error: tokio_postgres::Error) -> CallError {
+    match error.as_db_error() {
+        // The server goes away: 57P01 to 57P03 end the session.
+        Some(db) if matches!(db.code().code(), "57P01" | "57P02" | "57P03") => CallError::Lost,
+        Some(db) => CallError::Refused { state: db.code().code().to_owned(), message: db.message().to_owned() },
+        None => CallError::Lost,
+    }
+}
+
+fn error_text(error: &deadpool_postgres::PoolError) -> String {
+    match error {
+        deadpool_postgres::PoolError::Backend(e) => e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned()),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,129 @@
+//! What is answered when something is wrong: a status and a JSON body.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use queen_core::ErrorKind;
+use serde_json::{Value, json};
+
+/// An answer that is not the one asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// The body; its `error` is a sentence for a person.
+    pub body: Value,
+}
+
+impl Problem {
+    /// `{"error": …}` with this status.
+    pub fn new(status: StatusCode, error: impl Into<String>) -> Problem {
+        Problem { status, body: json!({ "error": error.into() }) }
+    }
+
+    /// 400 `{"error": …}`.
+    pub fn bad_request(error: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// 400 for a body that cannot be read.
+    pub fn bad_body(detail: impl std::fmt::Display) -> Problem {
+        Problem::bad_request(format!("bad body: {detail}"))
+    }
+
+    /// 404 for a path that does not exist.
+    pub fn no_such_route() -> Problem {
+        Problem { status: StatusCode::NOT_FOUND, body: json!({ "error": "Not Found", "code": "no_such_route" }) }
+    }
+
+    /// The same with another body, which has to have an `error`.
+    #[must_use]
+    pub fn with_body(mut self, body: Value) -> Problem {
+        self.body = body;
+        self
+    }
+
+    /// The same with another status.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Problem {
+        self.status = status;
+        self
+    }
+
+    /// The sentence.
+    pub fn text(&self) -> &str {
+        self.body.get("error").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, [(header::CONTENT_TYPE, "application/json")], self.body.to_string()).into_response()
+    }
+}
+
+/// Why a call to the database brought no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// No connection could be had: nothing was done.
+    #[error("pool")]
+    NoConnection,
+    /// The connection broke while the call was under way: what it did is not known.
+    #[error("the database connection was lost; whether the call was carried out is not known")]
+    Lost,
+    /// The database refused it; nothing was done.
+    #[error("{message}")]
+    Refused {
+        /// SQLSTATE.
+        state: String,
+        /// The database's sentence.
+        message: String,
+    },
+}
+
+impl CallError {
+    /// Whether the request is at fault, and not what is around it.
+    pub fn is_callers(&self) -> bool {
+        self.status().is_client_error()
+    }
+
+    /// By the one table of errors; states that are not in it are the server's trouble.
+    pub fn status(&self) -> StatusCode {
+        let CallError::Refused { state, .. } = self else { return StatusCode::INTERNAL_SERVER_ERROR };
+        let kind = ErrorKind::ALL.iter().find(|kind| kind.sqlstate() == state);
+        match kind {
+            // The login's own grants are not the client's business.
+            Some(ErrorKind::PermissionDenied) | None => StatusCode::INTERNAL_SERVER_ERROR,
+            Some(kind) => StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+impl From<CallError> for Problem {
+    fn from(error: CallError) -> Self {
+        Problem::new(error.status(), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(state: &str) -> StatusCode {
+        CallError::Refused { state: state.to_owned(), message: String::new() }.status()
+    }
+
+    #[test]
+    fn every_kind_has_the_status_of_the_table() {
+        for kind in ErrorKind::ALL.iter().filter(|kind| **kind != ErrorKind::PermissionDenied) {
+            assert_eq!(refused(kind.sqlstate()).as_u16(), kind.http_status(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_table_does_not_know_is_the_servers_trouble() {
+        for state in ["53100", "57P01", "42501", "42883"] {
+            assert_eq!(refused(state), StatusCode::INTERNAL_SERVER_ERROR, "{state}");
+        }
+        assert_eq!(CallError::NoConnection.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}

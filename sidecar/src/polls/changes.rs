@@ -1,0 +1,77 @@
+//! Hearing of commits, whoever makes them.
+
+use super::Polls;
+use crate::error::CallError;
+use crate::tenant::Tenant;
+use serde::Deserialize;
+use std::time::Duration;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+/// How long one call listens. A server that lost us keeps its backend so long at most.
+const LISTEN_MS: i32 = 10_000;
+/// Pause after an answer, so that a busy database answers once for many commits.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Pauses between attempts to connect.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+#[derive(Deserialize)]
+struct Changes {
+    position: String,
+    #[serde(default)]
+    queues: Vec<Touched>,
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize)]
+struct Touched {
+    tenant: Uuid,
+    queue: String,
+}
+
+/// Listens for ever, reconnecting when it has to.
+pub async fn listen(polls: Polls) {
+    let mut pause = RETRY.0;
+    loop {
+        if *polls.0.closing.borrow() {
+            return;
+        }
+        if let Err(error) = listen_once(&polls, &mut pause).await {
+            tracing::warn!(%error, "cannot listen for commits; trying again");
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY.1);
+    }
+}
+
+async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), CallError> {
+    let client = polls.0.database.connect().await?;
+    let call = client
+        .prepare_typed("CALL queen.wait_changes($1, $2)", &[Type::TEXT, Type::INT4])
+        .await
+        .map_err(crate::database::failed)?;
+    let mut position: Option<String> = None;
+    loop {
+        // Nobody waits: commits may pass unheard, and are told with the next call.
+        while polls.rows().is_empty() {
+            polls.0.parked.notified().await;
+        }
+        let row = client.query_one(&call, &[&position, &LISTEN_MS]).await.map_err(crate::database::failed)?;
+        let text: String = row.try_get(0).map_err(crate::database::failed)?;
+        let changes: Changes = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
+        *pause = RETRY.0;
+        position = Some(changes.position);
+        if changes.all {
+            super::clock::look(polls, true).await;
+        }
+        if changes.queues.is_empty() {
+            continue;
+        }
+        for touched in changes.queues {
+            let keys = polls.rows().touched(Tenant(touched.tenant), touched.queue);
+            polls.start(keys);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,197 @@
+//! Pops, and consumers that wait for something to pop.
+//!
+//! Waiting pops of one group in one queue (or partition, or namespace and task) stand in a row. Only its first asks the
+//! database, and only when there is a reason: the row is new, a commit touched the queue ([`changes`]), or a time has
+//! come ([`clock`]). So a thousand parked consumers cost what one costs, and none holds a connection.
+//!
+//! Invariants:
+//! - A row is known before its first pop runs, so a commit between that pop and the parking is not missed: it marks the
+//!   row, and the row asks again.
+//! - Nobody who is gone claims: a waiter whose client has left is skipped, and what was claimed for a client that left
+//!   meanwhile is released.
+
+mod changes;
+mod clock;
+mod pop;
+mod row;
+
+pub use pop::{Popped, Target, Wanted};
+use row::{Rows, Ticket, Waiter};
+
+use crate::database::{Database, Statement};
+use crate::error::CallError;
+use crate::metrics::Metrics;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+/// How much longer than its time a waiter is given when its pop is under way just then.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a row rests after the database could not be reached.
+const REST: Duration = Duration::from_millis(500);
+
+const RELEASE: Statement = Statement { sql: "SELECT queen.release($1)::text", types: &[Type::UUID] };
+
+/// What a pop is answered.
+pub type Answer = Result<Popped, CallError>;
+
+/// All pops go through here.
+#[derive(Clone)]
+pub struct Polls(Arc<Inner>);
+
+struct Inner {
+    database: Database,
+    metrics: Arc<Metrics>,
+    rows: Mutex<Rows>,
+    /// Pops under way at once: pushes and acks keep connections for themselves.
+    permits: Semaphore,
+    /// Somebody waits.
+    parked: Notify,
+    /// A row rests whose next time is not known yet.
+    rested: Notify,
+    /// Set when the server ends: nobody waits any more.
+    closing: watch::Sender<bool>,
+}
+
+impl Polls {
+    /// Starts hearing of commits.
+    pub fn new(database: Database, metrics: Arc<Metrics>, permits: usize) -> Polls {
+        let polls = Polls(Arc::new(Inner {
+            database,
+            metrics,
+            rows: Mutex::default(),
+            permits: Semaphore::new(permits.max(1)),
+            parked: Notify::new(),
+            rested: Notify::new(),
+            closing: watch::Sender::new(false),
+        }));
+        tokio::spawn(changes::listen(polls.clone()));
+        tokio::spawn(clock::keep(polls.clone()));
+        polls
+    }
+
+    /// Pops once.
+    ///
+    /// # Errors
+    /// As [`Database::call`].
+    pub async fn pop(&self, wanted: Wanted) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let polls = self.clone();
+        // A task, because the client may leave while the call is under way.
+        tokio::spawn(async move {
+            let answer = polls.ask(&wanted, || reply.is_closed()).await;
+            polls.deliver(reply, answer);
+        });
+        answer.await.unwrap_or(Err(CallError::Lost))
+    }
+
+    /// Pops, and waits at most so long until there is something. A passing trouble of the database is waited out, too.
+    ///
+    /// # Errors
+    /// As [`Database::call`], but for `NoConnection` and `Lost`.
+    pub async fn wait(&self, wanted: Wanted, timeout: Duration) -> Answer {
+        let (reply, mut answer) = oneshot::channel();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let wanted = Arc::new(wanted);
+        let waiter = Waiter { wanted: wanted.clone(), reply, given_up: given_up.clone() };
+        let ticket = Ticket::enter(self, waiter);
+        let mut closing = self.0.closing.subscribe();
+        let answered = tokio::select! {
+            answered = &mut answer => Some(answered),
+            () = tokio::time::sleep(timeout) => None,
+            _ = closing.wait_for(|closing| *closing) => None,
+        };
+        let answered = match answered {
+            Some(answered) => answered,
+            None => {
+                given_up.store(true, SeqCst);
+                if ticket.leave() {
+                    return Ok(self.nothing(&wanted));
+                }
+                // Its pop is under way.
+                match tokio::time::timeout(GRACE, answer).await {
+                    Ok(answered) => answered,
+                    Err(_) => return Ok(self.nothing(&wanted)),
+                }
+            }
+        };
+        answered.unwrap_or_else(|_| Ok(self.nothing(&wanted)))
+    }
+
+    /// Answers everybody who waits, and lets nobody wait any more.
+    pub fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    /// Waiting pops, by queue (the empty name: of a namespace or task).
+    pub fn parked(&self) -> Vec<(String, usize)> {
+        self.rows().parked()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.0.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The answer of a pop that found nothing.
+    fn nothing(&self, wanted: &Wanted) -> Popped {
+        let known = self.rows().policy(wanted);
+        Popped::nothing(wanted, known)
+    }
+
+    async fn ask(&self, wanted: &Wanted, gone: impl Fn() -> bool) -> Answer {
+        let Ok(_permit) = self.0.permits.acquire().await else { return Err(CallError::NoConnection) };
+        if gone() {
+            return Ok(Popped::nothing(wanted, None));
+        }
+        let began = std::time::Instant::now();
+        let answer = wanted.pop(&self.0.database).await;
+        let messages = answer.as_ref().map_or(0, |popped| popped.messages);
+        self.0.metrics.pop(wanted, messages, began.elapsed());
+        answer
+    }
+
+    /// Hands an answer over; when nobody takes it, its lease is given back.
+    fn deliver(&self, reply: oneshot::Sender<Answer>, answer: Answer) {
+        let Err(Ok(undelivered)) = reply.send(answer) else { return };
+        let Some(lease) = undelivered.lease.as_deref().and_then(|l| Uuid::try_parse(l).ok()) else { return };
+        let polls = self.clone();
+        tokio::spawn(async move {
+            // If this fails, the lease runs out.
+            _ = polls.0.database.call(undelivered.tenant, RELEASE, &[&lease]).await;
+        });
+    }
+
+    /// Asks for the first of a row, then the next, as long as there is something.
+    async fn serve(self, key: Arc<row::Key>) {
+        loop {
+            let Some((place, waiter)) = self.rows().next(&key) else { return };
+            let answer = self.ask(&waiter.wanted, || waiter.reply.is_closed()).await;
+            match answer {
+                Ok(popped) if popped.messages == 0 => {
+                    if !self.rows().put_back(&key, place, waiter, popped.policy()) {
+                        self.0.rested.notify_one();
+                        return;
+                    }
+                }
+                Err(CallError::NoConnection | CallError::Lost) => {
+                    self.rows().rest(&key, place, waiter, REST);
+                    self.0.rested.notify_one();
+                    return;
+                }
+                other => {
+                    self.rows().served(&key);
+                    self.deliver(waiter.reply, other);
+                }
+            }
+        }
+    }
+
+    fn start(&self, keys: impl IntoIterator<Item = Arc<row::Key>>) {
+        for key in keys {
+            tokio::spawn(self.clone().serve(key));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `POST /api/v1/configure`
+
+use super::{Caller, json};
+use crate::body;
+use crate::database::Statement;
+use crate::error::Problem;
+use crate::state::Shared;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
+use axum::{Extension, Router};
+use bytes::Bytes;
+use queen_core::options::OPTION_NAMES;
+use serde_json::{Map, Value};
+use tokio_postgres::types::Type;
+
+pub fn routes() -> Router<Shared> {
+    Router::new().route("/api/v1/configure", post(configure))
+}
+
+const CONFIGURE: Statement =
+    Statement { sql: include_str!("../../sql/configure.sql"), types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+
+async fn configure(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let body: Value = serde_json::from_str(body::text(&body)?)
+        .map_err(|e| Problem::bad_body(format!("not JSON at line {} column {}", e.line(), e.column())))?;
+    let Value::Object(mut body) = body else { return Err(Problem::bad_body("not a JSON object")) };
+    let Some(queue) = body.get("queue").and_then(Value::as_str).map(str::to_owned) else {
+        return Err(Problem::bad_request("queue is required"));
+    };
+    let mode = match body.get("mode") {
+        None | Some(Value::Null) => "merge",
+        Some(Value::String(mode)) if mode == "merge" || mode == "replace" => mode,
+        Some(other) => {
+            let shown = queen_core::names::cut(&other.to_string(), 64);
+            return Err(Problem::bad_request(format!("mode must be \"merge\" or \"replace\", got {shown}")));
+        }
+    }
+    .to_owned();
+    let options = Value::Object(options(&mut body)?).to_string();
+    let answer = app.database.call(caller.tenant, CONFIGURE, &[&queue, &options, &mode]).await?;
+    Ok(json(StatusCode::OK, answer))
+}
+
+/// The options: under `options`, or beside the queue. Those that do not exist are left out.
+fn options(body: &mut Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let mut options = match body.remove("options") {
+        Some(Value::Object(options)) => options,
+        None | Some(Value::Null) => body.clone(),
+        Some(_) => return Err(Problem::bad_body("options must be an object")),
+    };
+    options.retain(|name, _| OPTION_NAMES.contains(&name.as_str()));
+    for name in ["namespace", "task"] {
+        if let Some(Value::String(text)) = body.get(name)
+            && !text.is_empty()
+            && !options.contains_key(name)
+        {
+            options.insert(name.to_owned(), Value::from(text.as_str()));
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,61 @@
+//! What every request passes first: its id, who it is from, whose queues it is about; and the line in the log.
+
+use crate::auth::Identity;
+use crate::error::Problem;
+use crate::state::Shared;
+use crate::tenant::Tenant;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::time::Instant;
+use uuid::Uuid;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Who asks, and about whose queues.
+#[derive(Clone, Default, Debug)]
+pub struct Caller {
+    /// Whose queues.
+    pub tenant: Tenant,
+    /// The authenticated subject.
+    pub subject: Option<String>,
+}
+
+/// Lets a request in.
+pub async fn enter(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = request_id(&request);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let headers = request.headers().clone();
+    let mut response = match caller(&app, &method, &path, &headers).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis() as u64);
+    let shown = id.to_str().unwrap_or_default();
+    if status >= 500 {
+        tracing::warn!(request = shown, %method, path, status, ms, "request");
+    } else {
+        tracing::debug!(request = shown, %method, path, status, ms, "request");
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+async fn caller(app: &Shared, method: &Method, path: &str, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let Identity { subject } = app.auth.admit(method, path, headers).await?;
+    let tenant = if app.config.tenancy_header { Tenant::of(headers)? } else { Tenant::default() };
+    Ok(Caller { tenant, subject })
+}
+
+/// The client's own id, if it is a sensible one.
+fn request_id(request: &Request) -> HeaderValue {
+    let sensible = |v: &&HeaderValue| v.len() <= 128 && v.to_str().is_ok_and(|t| t.bytes().all(|b| b.is_ascii_graphic()));
+    request.headers().get(REQUEST_ID).filter(|v| !v.is_empty()).filter(sensible).cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&Uuid::now_v7().to_string()).unwrap_or(HeaderValue::from_static("-"))
+    })
+}

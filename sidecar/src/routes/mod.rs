@@ -1,0 +1,56 @@
+//! The routes, one file a resource.
+
+mod ack;
+mod configure;
+mod door;
+mod health;
+mod lease;
+mod pop;
+mod push;
+mod transaction;
+
+use crate::error::Problem;
+use crate::state::Shared;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+pub use door::Caller;
+use std::time::Duration;
+
+/// Everything that is served.
+pub fn router(app: Shared) -> Router {
+    let resources = [
+        push::routes(),
+        pop::routes(),
+        ack::routes(),
+        lease::routes(),
+        transaction::routes(),
+        configure::routes(),
+        health::routes(),
+    ];
+    let stall = Duration::from_secs(app.config.client_timeout_seconds);
+    resources
+        .into_iter()
+        .fold(Router::new(), Router::merge)
+        .fallback(|| async { Problem::no_such_route() })
+        .layer(DefaultBodyLimit::max(app.config.max_body_bytes))
+        .layer(tower_http::timeout::RequestBodyTimeoutLayer::new(stall))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), door::enter))
+        .with_state(app)
+}
+
+/// A JSON text as an answer.
+fn json(status: StatusCode, body: impl Into<String>) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// `true`, `1`, `yes`; anything else that is not a no is refused.
+fn flag(value: Option<&str>, name: &str) -> Result<Option<bool>, Problem> {
+    match value.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("") => Ok(None),
+        Some("true" | "1" | "yes") => Ok(Some(true)),
+        Some("false" | "0" | "no") => Ok(Some(false)),
+        Some(_) => Err(Problem::bad_request(format!("{name} must be true or false"))),
+    }
+}

@@ -1,0 +1,144 @@
+//! The server: listens, lets requests in, and ends in good order.
+
+use crate::auth::Auth;
+use crate::coalesce::Line;
+use crate::config::{Config, LogFormat};
+use crate::database::Database;
+use crate::maintenance::Maintenance;
+use crate::metrics::Metrics;
+use crate::polls::Polls;
+use crate::routes;
+use crate::state::App;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Runs the server until it is told to end (SIGTERM, SIGINT).
+///
+/// # Errors
+/// A sentence, when it cannot start.
+pub fn run(config: Config) -> Result<(), String> {
+    log(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| format!("cannot start the runtime: {e}"))?;
+    let ended = runtime.block_on(serve(config));
+    // What did not finish within the drain time is cut off.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    ended
+}
+
+fn log(config: &Config) -> Result<(), String> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("QUEEN_LOG: {e}"))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let set = match config.log_format {
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => lines.try_init(),
+    };
+    set.map_err(|e| e.to_string())
+}
+
+/// The parts, put together.
+///
+/// # Errors
+/// A sentence about the setting that cannot work.
+pub fn app(config: Config) -> Result<Arc<App>, String> {
+    let database = Database::new(&config)?;
+    let metrics = Arc::new(Metrics::default());
+    let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));
+    // Pops leave connections for pushes, acks and a look.
+    let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
+    Ok(Arc::new(App {
+        pushes: Line::new(database.clone(), metrics.clone(), pushes),
+        acks: Line::new(database.clone(), metrics.clone(), acks),
+        polls: Polls::new(database.clone(), metrics.clone(), pops),
+        auth: Auth::new(&config.auth)?,
+        maintenance: Maintenance::default(),
+        metrics,
+        database,
+        started: Instant::now(),
+        config,
+    }))
+}
+
+async fn serve(config: Config) -> Result<(), String> {
+    let address = (config.bind, config.port);
+    let listener = TcpListener::bind(address).await.map_err(|e| format!("cannot listen on {address:?}: {e}"))?;
+    let local = listener.local_addr().map_err(|e| e.to_string())?;
+    let (patience, drain) =
+        (Duration::from_secs(config.client_timeout_seconds), Duration::from_secs(config.drain_seconds));
+    let places = Arc::new(Semaphore::new(config.max_connections));
+    let app = app(config)?;
+    let router = routes::router(app.clone());
+    let connections = GracefulShutdown::new();
+    let mut end = std::pin::pin!(told_to_end());
+    tracing::info!(address = %local, version = env!("CARGO_PKG_VERSION"), "listening");
+    loop {
+        let stream = tokio::select! {
+            stream = accept(&listener, &places) => stream,
+            () = &mut end => break,
+        };
+        let Some((stream, place)) = stream else { continue };
+        prepare(&stream, patience);
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(patience);
+        let service = TowerToHyperService::new(router.clone());
+        let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            // A connection that breaks is the client's affair.
+            _ = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    tracing::info!("ending: no new connections, waiting polls are answered");
+    app.polls.close();
+    if tokio::time::timeout(drain, connections.shutdown()).await.is_err() {
+        tracing::warn!(seconds = drain.as_secs(), "some requests did not finish within the drain time");
+    }
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// The next client, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        Err(error) => {
+            // Out of file descriptors, perhaps: do not spin.
+            tracing::warn!(%error, "cannot accept a connection");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+/// A client that neither reads nor answers is given up by the kernel.
+fn prepare(stream: &TcpStream, patience: Duration) {
+    _ = stream.set_nodelay(true);
+    let socket = socket2::SockRef::from(stream);
+    _ = socket.set_tcp_user_timeout(Some(patience));
+    _ = socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(patience).with_interval(patience / 4));
+}
+
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}
