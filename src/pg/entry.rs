@@ -46,6 +46,7 @@ sql_functions! {
     queen_nack, pg_finfo_queen_nack => WRITES api::ack::nack;
     queen_release, pg_finfo_queen_release => WRITES api::lease::release;
     queen_renew_lease, pg_finfo_queen_renew_lease => WRITES api::lease::renew_lease;
+    queen_renew_lease_json, pg_finfo_queen_renew_lease_json => WRITES api::lease::renew_lease_json;
     queen_transaction, pg_finfo_queen_transaction => WRITES api::transaction::transaction;
     queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
