@@ -580,6 +580,33 @@ Example: SELECT queen.ack_lease(lease_id) FROM (SELECT DISTINCT lease_id FROM qu
 REVOKE ALL ON FUNCTION queen.ack_lease(uuid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.ack_lease(uuid) TO queen_consumer;
 
+-- functions/ack_many_json.sql
+
+-- queen.ack_many_json: several ack batches in one call, for the HTTP server.
+--
+-- So that one commit serves the acknowledgments of many clients. Each request is settled as a call of ack_batch_json of
+-- its own would be, in the order given: a failure holds back successes of its own request only, and a later request
+-- meets what an earlier one left. An error undoes all of them: the caller then sends each alone.
+--
+-- Arguments:
+--   requests  A JSON array of objects {consumerGroup, acknowledgments}; acknowledgments as in ack_batch_json. Absent,
+--             null or empty, consumerGroup is __QUEUE_MODE__ and acknowledgments are none.
+-- Result: A JSON array with one array for each request, in order: what ack_batch_json would answer.
+-- Errors: As ack_batch, with the number of the request, from 0, in front of the message.
+-- Tables: As ack_batch.
+-- Locks: First the cursors of all groups and partitions that the requests name, by group name (its bytes), then by
+--        partition in order of creation: the order of everybody who takes several. All until the transaction ends.
+CREATE FUNCTION queen.ack_many_json(requests text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_ack_many_json';
+
+COMMENT ON FUNCTION queen.ack_many_json(text) IS
+'Several ack batches in one call, each settled by itself, for the HTTP server.
+Example: SELECT queen.ack_many_json(''[{"consumerGroup": "billing", "acknowledgments": []}]'');';
+REVOKE ALL ON FUNCTION queen.ack_many_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.ack_many_json(text) TO queen_sidecar;
+
 -- functions/configure.sql
 
 -- queen.configure: create a queue, or change its options.
@@ -1283,10 +1310,11 @@ GRANT EXECUTE ON FUNCTION queen.push_batch(json) TO queen_producer;
 -- do little after it. One call locks in one global order, so that two such calls never deadlock.
 --
 -- Arguments:
---   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
---          required, unknown keys are ignored.
+--   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers, producer}; queue and
+--          payload are required, unknown keys are ignored. producer, a string or null, is stored as who pushed the
+--          message: whoever may call this has authenticated them. push_batch ignores that key.
 -- Result: A JSON array with one object for each item: messageId, offset, and duplicate if it is one.
--- Errors: As push_batch.
+-- Errors: As push_batch; QN008 for a producer that is no string or has control characters, too.
 -- Tables: As push_batch.
 -- Locks: As push_batch.
 CREATE FUNCTION queen.push_batch_json(items text)
@@ -1460,7 +1488,7 @@ GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO 
 --               "consumerGroup", "leaseId", "error"}.
 -- Result: {"transactionId", "success", "results": [...]}; on failure success is false, with reason and error,
 --         and results is empty.
--- Errors: QN008 (not an array or object of operations); 42501 (not both producer and consumer).
+-- Errors: QN008 (not an array or object of operations; kv or timers that are not empty); 42501 (not both producer and consumer).
 -- Tables: As push_batch and ack.
 -- Locks: First the cursors, then the partitions pushed to, both ascending, until the transaction ends.
 CREATE FUNCTION queen.transaction(operations json)
@@ -1474,6 +1502,33 @@ For roles that are both queen_producer and queen_consumer.
 Example: SELECT queen.transaction(''[{"type": "push", "items": [{"queue": "invoices", "payload": {"order": 1}}]}]'');';
 REVOKE ALL ON FUNCTION queen.transaction(json) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.transaction(json) TO queen_producer, queen_consumer;
+
+-- functions/transaction_json.sql
+
+-- queen.transaction_json: transaction for the HTTP server: text in, text out.
+--
+-- See transaction. Whoever may call this serves producers and consumers, and has authenticated them: it needs no other
+-- right, and says who pushes.
+--
+-- Arguments:
+--   operations  The wire's body {"operations": [...], "requiredLeases": [...]}, or the bare array. A push has its fields
+--               itself or a list items; its payload is payload, else data, else {}; a traceId that is no UUID is dropped.
+--               kv and timers must be absent, null or empty.
+--   producer    Stored as who pushed the messages; NULL: nobody in particular.
+-- Result: As transaction, as JSON text.
+-- Errors: QN008 (operations that the wire refuses, in its words; producer with control characters).
+-- Tables: As transaction.
+-- Locks: As transaction.
+CREATE FUNCTION queen.transaction_json(operations text, producer text DEFAULT NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_transaction_json';
+
+COMMENT ON FUNCTION queen.transaction_json(text, text) IS
+'transaction with text in and out, and the name of who pushes, for the HTTP server.
+Example: SELECT queen.transaction_json(''[{"type": "push", "queue": "invoices", "payload": {"order": 1}}]'', ''ada'');';
+REVOKE ALL ON FUNCTION queen.transaction_json(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.transaction_json(text, text) TO queen_sidecar;
 
 -- functions/verify.sql
 

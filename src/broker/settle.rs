@@ -52,20 +52,17 @@ pub fn acks(
     lease: Option<u128>,
     acks: &[Ack<'_>],
 ) -> Result<Vec<Verdict>> {
-    let refuse = |why| Ok(vec![Verdict { error: Some(why), ..Verdict::default() }; acks.len()]);
-    let Some((partition, queue)) = partition_of(tables, tenant, partition_id)? else { return refuse(NO_PARTITION) };
-    let Some(group) = subscription::find(tables, queue.qid, group) else { return refuse(NO_CONSUMER) };
-    if cursor::newest(tables, group.gid, partition.pid).is_none() {
-        return refuse(NO_CONSUMER);
-    }
-    let Taken::Held(cursor) = cursor::take(tables, group.gid, partition.pid, true) else { return refuse(NO_CONSUMER) };
+    let Held { cursor, partition, queue, group } = match reach(tables, tenant, partition_id, group)? {
+        Ok(held) => held,
+        Err(why) => return Ok(vec![refused(why); acks.len()]),
+    };
     let lane = Lane { tables, queue: &queue, partition: &partition, group: &group };
     // A lease that is not the live one settles nothing: no need to look anything up.
     let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
     let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
     let items: Vec<Item> =
         places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.status }).collect();
-    lane.settle(*cursor, lease, &items, |offset| {
+    lane.settle(cursor, lease, &items, |offset| {
         // The signal's own error, else the first one given, as the wire does.
         let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
         let own = at.and_then(|i| acks.get(i));
@@ -73,6 +70,29 @@ pub fn acks(
         let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
         let reason = own.and_then(|a| a.reason).unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
         Why { text: text.unwrap_or("Retries exhausted").to_owned(), reason: reason.to_owned() }
+    })
+}
+
+/// The answer to an item that cannot be settled.
+pub fn refused(why: &'static str) -> Verdict {
+    Verdict { error: Some(why), ..Verdict::default() }
+}
+
+/// Takes the cursor that acks of this partition and group change, waiting for whoever has it; or says why there is none.
+pub fn reach(
+    tables: &Tables,
+    tenant: u128,
+    partition_id: u128,
+    group: &str,
+) -> Result<std::result::Result<Held, &'static str>> {
+    let Some((partition, queue)) = partition_of(tables, tenant, partition_id)? else { return Ok(Err(NO_PARTITION)) };
+    let Some(group) = subscription::find(tables, queue.qid, group) else { return Ok(Err(NO_CONSUMER)) };
+    if cursor::newest(tables, group.gid, partition.pid).is_none() {
+        return Ok(Err(NO_CONSUMER));
+    }
+    Ok(match cursor::take(tables, group.gid, partition.pid, true) {
+        Taken::Held(cursor) => Ok(Held { cursor: *cursor, partition, queue, group }),
+        Taken::Missing | Taken::Busy => Err(NO_CONSUMER),
     })
 }
 
@@ -90,7 +110,7 @@ pub fn whole_lease(tables: &Tables, tenant: u128, lease: u128) -> Result<i64> {
     Ok(completed)
 }
 
-/// A cursor whose live lease is the caller's, taken for a change.
+/// A cursor that is taken for a change, and what it belongs to.
 pub struct Held {
     pub cursor: Cursor,
     pub partition: Partition,
