@@ -24,6 +24,7 @@ mod pop;
 mod push;
 mod push_refused;
 mod retention;
+mod sidecar;
 mod subscription;
 mod tenancy;
 mod transaction;
