@@ -353,6 +353,7 @@ CREATE TABLE queen.subscription (
     mode       text NOT NULL,              -- all | new | timestamp
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
+    conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -542,7 +543,8 @@ GRANT EXECUTE ON FUNCTION queen.ack_batch(json, text) TO queen_consumer;
 --   acknowledgments  A JSON array of objects {transactionId, partitionId, status, leaseId, error, reason}; status as
 --                    in ack.
 --   consumer_group   Name of the consumer group.
--- Result: The wire's array, one object for each acknowledgment.
+-- Result: The wire's array, one object for each acknowledgment; conflated, the number of superseded messages, on the one
+--         that settled a conflating group's lease.
 -- Errors: As ack_batch.
 -- Tables: As ack_batch.
 -- Locks: As ack_batch.
@@ -1046,10 +1048,14 @@ GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_cons
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
--- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
---         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
+-- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode, conflation
+--         without a named group or with auto_ack); 22007 (subscription_from cannot be read); QN011, QN012 (segment
+--         damaged or unknown, in the partition that is named: otherwise such a partition is passed over for a minute,
+--         with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1064,18 +1070,19 @@ CREATE FUNCTION queen.pop(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop';
 
-COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) IS
 'Takes messages of a queue under a lease, in order, for a consumer group; settle them with ack, ack_lease or nack.
 A new named group starts with what comes after it, unless subscription_mode => ''all''.
 Example: SELECT * FROM queen.pop(''orders'', ''billing'', batch => 10, subscription_mode => ''all'');';
-REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_json.sql
 
@@ -1095,10 +1102,14 @@ GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, te
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop.
 -- Tables: As pop.
 -- Locks: As pop.
@@ -1111,17 +1122,18 @@ CREATE FUNCTION queen.pop_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_pop_json';
 
-COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) IS
 'pop with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_json(''orders'', ''billing'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_sidecar;
 
 -- functions/pop_matching.sql
 
@@ -1144,10 +1156,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolea
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
---         partition with a damaged segment is passed over for a minute, with a WARNING.
+--         subscription_mode, conflation without a named group or with auto_ack); 22007 (subscription_from cannot be
+--         read); QN010 (keys cannot be read). A partition with a damaged segment is passed over for a minute, with a
+--         WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1162,17 +1178,18 @@ CREATE FUNCTION queen.pop_matching(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop_matching';
 
-COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) IS
 'pop over all queues whose options namespace and task are as given; at least one of the two is required.
 Example: SELECT * FROM queen.pop_matching(namespace => ''shop'', consumer_group => ''audit'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_matching_json.sql
 
@@ -1192,10 +1209,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, bo
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop_matching.
 -- Tables: As pop_matching.
 -- Locks: As pop_matching.
@@ -1208,17 +1229,18 @@ CREATE FUNCTION queen.pop_matching_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
     AS 'MODULE_PATHNAME', 'queen_pop_matching_json';
 
-COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) IS
 'pop_matching with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_matching_json(namespace => ''shop'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text)
+REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean)
    TO queen_sidecar;
 
 -- functions/push.sql
@@ -1738,7 +1760,8 @@ SELECT g.name AS consumer_group,
        coalesce(d.processing, 0)::bigint AS processing,
        d.oldest_pending_at,
        CASE WHEN g.registered THEN g.mode END AS subscription_mode,
-       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp,
+       g.conflation
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -1760,6 +1783,7 @@ COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lea
 COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
+COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer;
 
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS

@@ -53,7 +53,7 @@ pub fn nack(call: &Call) -> Result<Datum> {
         let Some(group) = crate::rows::subscription::by_gid(&tables, gid) else { continue };
         let Some((_, queue)) = settle::partition_of(&tables, tenant, partition.id)? else { continue };
         let Some(cursor) = cursor::newest(&tables, gid, pid) else { continue };
-        if settle::in_span(&tables, &cursor, transaction_id)? {
+        if settle::in_span(&tables, &cursor, &group, transaction_id)? {
             fits.push((partition, group, queue));
         } else {
             others.push((partition, group));
@@ -230,6 +230,9 @@ fn wire(settled: &[Settled]) -> serde_json::Value {
         });
         if s.verdict.dropped {
             item["dropped"] = true.into();
+        }
+        if let Some(superseded) = s.verdict.conflated {
+            item["conflated"] = superseded.into();
         }
         item
     };

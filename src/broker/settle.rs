@@ -169,7 +169,11 @@ impl Lane<'_> {
     ) -> Result<Vec<Verdict>> {
         let now = clock::now();
         let options = &self.queue.options;
-        let policy = Policy { retry_limit: options.retry_limit, dead_letter: options.dead_letter_enabled() };
+        let policy = Policy {
+            retry_limit: options.retry_limit,
+            dead_letter: options.dead_letter_enabled(),
+            conflating: self.group.conflation,
+        };
         let before = cursor.clone();
         let Settled { cursor: next, file, retries_recorded, changed, verdicts, .. } =
             settle(&cursor.as_ack_state(), lease, now, items, &policy);
@@ -232,15 +236,18 @@ impl Lane<'_> {
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.
     fn resolve(&self, cursor: &Cursor, acks: &[Ack<'_>]) -> Result<Vec<Place>> {
         let end = cursor.lease.as_ref().map_or(cursor.committed, |lease| lease.batch_end);
-        let stored = span_segments(self.tables, self.partition.pid, cursor.committed, end)?;
-        let span = Span::new(&stored, cursor.committed, end, acks.len())?;
+        let after = delivered_after(cursor, self.group);
+        let stored = span_segments(self.tables, self.partition.pid, after, end)?;
+        let span = Span::new(&stored, after, end, acks.len())?;
         acks.iter()
             .map(|ack| {
                 if let Some(offset) = span.find(ack.transaction_id)? {
                     return Ok(Place::At(offset));
                 }
                 let found = lookup::find(self.tables, self.partition.pid, ack.transaction_id)?;
-                let above = found.iter().map(|f| f.offset).find(|&o| o > cursor.committed && cursor.lease.is_none());
+                // Above the cursor without a lease, or superseded in a conflating one.
+                let free = if cursor.lease.is_none() { i64::MAX } else { after };
+                let above = found.iter().map(|f| f.offset).find(|&o| o > cursor.committed && o <= free);
                 let below = found.iter().map(|f| f.offset).find(|&o| o <= cursor.committed);
                 Ok(above.or(below).map_or(Place::Nowhere, Place::At))
             })
@@ -336,10 +343,26 @@ impl<'s> Span<'s> {
 }
 
 /// Whether the leased span of a cursor holds this transaction id.
-pub fn in_span(tables: &Tables, cursor: &Cursor, transaction_id: &str) -> Result<bool> {
+pub fn in_span(tables: &Tables, cursor: &Cursor, group: &Subscription, transaction_id: &str) -> Result<bool> {
     let Some(lease) = &cursor.lease else { return Ok(false) };
-    let stored = span_segments(tables, cursor.pid, cursor.committed, lease.batch_end)?;
-    Ok(Span::new(&stored, cursor.committed, lease.batch_end, 1)?.find(transaction_id)?.is_some())
+    let after = delivered_after(cursor, group);
+    let stored = span_segments(tables, cursor.pid, after, lease.batch_end)?;
+    if Span::new(&stored, after, lease.batch_end, 1)?.find(transaction_id)?.is_some() {
+        return Ok(true);
+    }
+    let superseded = cursor.committed + 1..=after;
+    Ok(!superseded.is_empty()
+        && lookup::find(tables, cursor.pid, transaction_id)?.iter().any(|f| superseded.contains(&f.offset)))
+}
+
+/// The messages after this offset, up to the lease's end, were delivered: their segments are searched first. Of a
+/// conflating lease that is the last one. What it supersedes may be any number of segments, and is looked up by id: once
+/// the newest has been looked for, so that an id that is there several times means the message that was delivered.
+fn delivered_after(cursor: &Cursor, group: &Subscription) -> i64 {
+    match &cursor.lease {
+        Some(lease) if group.conflation => cursor.committed.max(lease.batch_end - 1),
+        _ => cursor.committed,
+    }
 }
 
 /// The segments that hold offsets of `(committed, end]`.

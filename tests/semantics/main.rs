@@ -6,6 +6,7 @@ mod ack;
 mod ack_budget;
 mod ack_doors;
 mod clock;
+mod conflation;
 mod damage;
 mod dead_letter_moves;
 mod dead_letters;
