@@ -66,6 +66,7 @@ CREATE TABLE queen.subscription (
     mode       text NOT NULL,              -- all | new | timestamp
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
+    conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 

@@ -146,7 +146,8 @@ SELECT g.name AS consumer_group,
        coalesce(d.processing, 0)::bigint AS processing,
        d.oldest_pending_at,
        CASE WHEN g.registered THEN g.mode END AS subscription_mode,
-       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp,
+       g.conflation
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -168,6 +169,7 @@ COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lea
 COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
+COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer;
 
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS

@@ -23,7 +23,8 @@ impl Client {
 
     /// Sends a request and reads the answer: status and body.
     pub async fn call(&mut self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, Vec<u8>)> {
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n{body}", self.host, body.len());
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n{body}", self.host, body.len());
         self.writer.write_all(request.as_bytes()).await?;
         let mut line = String::new();
         self.reader.read_line(&mut line).await?;

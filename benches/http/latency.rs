@@ -16,7 +16,8 @@ pub async fn run(options: &Options) {
     let batch = options.get("batch", 100_usize);
     let queue = format!("latency-{rate}-{}", std::process::id());
     let began = Instant::now();
-    let (over, pushed, received) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (over, pushed, received) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     // The group is there before the first message.
     let path = format!("/api/v1/pop/queue/{queue}?consumerGroup=load&batch={batch}&partitions=4&subscriptionMode=all");
     let mut first = Client::connect(&url).await.unwrap_or_else(|e| fail(&e.to_string()));

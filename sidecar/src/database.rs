@@ -221,7 +221,9 @@ pub fn failed(error: tokio_postgres::Error) -> CallError {
 
 fn error_text(error: &deadpool_postgres::PoolError) -> String {
     match error {
-        deadpool_postgres::PoolError::Backend(e) => e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned()),
+        deadpool_postgres::PoolError::Backend(e) => {
+            e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned())
+        }
         other => other.to_string(),
     }
 }

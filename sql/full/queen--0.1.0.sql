@@ -353,6 +353,7 @@ CREATE TABLE queen.subscription (
     mode       text NOT NULL,              -- all | new | timestamp
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
+    conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -542,7 +543,8 @@ GRANT EXECUTE ON FUNCTION queen.ack_batch(json, text) TO queen_consumer;
 --   acknowledgments  A JSON array of objects {transactionId, partitionId, status, leaseId, error, reason}; status as
 --                    in ack.
 --   consumer_group   Name of the consumer group.
--- Result: The wire's array, one object for each acknowledgment.
+-- Result: The wire's array, one object for each acknowledgment; conflated, the number of superseded messages, on the one
+--         that settled a conflating group's lease.
 -- Errors: As ack_batch.
 -- Tables: As ack_batch.
 -- Locks: As ack_batch.
@@ -579,6 +581,33 @@ COMMENT ON FUNCTION queen.ack_lease(uuid) IS
 Example: SELECT queen.ack_lease(lease_id) FROM (SELECT DISTINCT lease_id FROM queen.pop(''orders'', ''billing'', batch => 10)) p;';
 REVOKE ALL ON FUNCTION queen.ack_lease(uuid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.ack_lease(uuid) TO queen_consumer;
+
+-- functions/ack_many_json.sql
+
+-- queen.ack_many_json: several ack batches in one call, for the HTTP server.
+--
+-- So that one commit serves the acknowledgments of many clients. Each request is settled as a call of ack_batch_json of
+-- its own would be, in the order given: a failure holds back successes of its own request only, and a later request
+-- meets what an earlier one left. An error undoes all of them: the caller then sends each alone.
+--
+-- Arguments:
+--   requests  A JSON array of objects {consumerGroup, acknowledgments}; acknowledgments as in ack_batch_json. Absent,
+--             null or empty, consumerGroup is __QUEUE_MODE__ and acknowledgments are none.
+-- Result: A JSON array with one array for each request, in order: what ack_batch_json would answer.
+-- Errors: As ack_batch, with the number of the request, from 0, in front of the message.
+-- Tables: As ack_batch.
+-- Locks: First the cursors of all groups and partitions that the requests name, by group name (its bytes), then by
+--        partition in order of creation: the order of everybody who takes several. All until the transaction ends.
+CREATE FUNCTION queen.ack_many_json(requests text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_ack_many_json';
+
+COMMENT ON FUNCTION queen.ack_many_json(text) IS
+'Several ack batches in one call, each settled by itself, for the HTTP server.
+Example: SELECT queen.ack_many_json(''[{"consumerGroup": "billing", "acknowledgments": []}]'');';
+REVOKE ALL ON FUNCTION queen.ack_many_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.ack_many_json(text) TO queen_sidecar;
 
 -- functions/configure.sql
 
@@ -1019,10 +1048,14 @@ GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_cons
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
--- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
---         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
+-- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode, conflation
+--         without a named group or with auto_ack); 22007 (subscription_from cannot be read); QN011, QN012 (segment
+--         damaged or unknown, in the partition that is named: otherwise such a partition is passed over for a minute,
+--         with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1037,18 +1070,19 @@ CREATE FUNCTION queen.pop(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop';
 
-COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) IS
 'Takes messages of a queue under a lease, in order, for a consumer group; settle them with ack, ack_lease or nack.
 A new named group starts with what comes after it, unless subscription_mode => ''all''.
 Example: SELECT * FROM queen.pop(''orders'', ''billing'', batch => 10, subscription_mode => ''all'');';
-REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_json.sql
 
@@ -1068,10 +1102,14 @@ GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, te
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop.
 -- Tables: As pop.
 -- Locks: As pop.
@@ -1084,17 +1122,18 @@ CREATE FUNCTION queen.pop_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_pop_json';
 
-COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) IS
 'pop with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_json(''orders'', ''billing'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_sidecar;
 
 -- functions/pop_matching.sql
 
@@ -1117,10 +1156,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolea
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
---         partition with a damaged segment is passed over for a minute, with a WARNING.
+--         subscription_mode, conflation without a named group or with auto_ack); 22007 (subscription_from cannot be
+--         read); QN010 (keys cannot be read). A partition with a damaged segment is passed over for a minute, with a
+--         WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1135,17 +1178,18 @@ CREATE FUNCTION queen.pop_matching(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop_matching';
 
-COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) IS
 'pop over all queues whose options namespace and task are as given; at least one of the two is required.
 Example: SELECT * FROM queen.pop_matching(namespace => ''shop'', consumer_group => ''audit'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_matching_json.sql
 
@@ -1165,10 +1209,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, bo
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop_matching.
 -- Tables: As pop_matching.
 -- Locks: As pop_matching.
@@ -1181,17 +1229,18 @@ CREATE FUNCTION queen.pop_matching_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
     AS 'MODULE_PATHNAME', 'queen_pop_matching_json';
 
-COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) IS
 'pop_matching with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_matching_json(namespace => ''shop'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text)
+REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean)
    TO queen_sidecar;
 
 -- functions/push.sql
@@ -1283,10 +1332,11 @@ GRANT EXECUTE ON FUNCTION queen.push_batch(json) TO queen_producer;
 -- do little after it. One call locks in one global order, so that two such calls never deadlock.
 --
 -- Arguments:
---   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
---          required, unknown keys are ignored.
+--   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers, producer}; queue and
+--          payload are required, unknown keys are ignored. producer, a string or null, is stored as who pushed the
+--          message: whoever may call this has authenticated them. push_batch ignores that key.
 -- Result: A JSON array with one object for each item: messageId, offset, and duplicate if it is one.
--- Errors: As push_batch.
+-- Errors: As push_batch; QN008 for a producer that is no string or has control characters, too.
 -- Tables: As push_batch.
 -- Locks: As push_batch.
 CREATE FUNCTION queen.push_batch_json(items text)
@@ -1485,7 +1535,7 @@ GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO 
 --               "consumerGroup", "leaseId", "error"}.
 -- Result: {"transactionId", "success", "results": [...]}; on failure success is false, with reason and error,
 --         and results is empty.
--- Errors: QN008 (not an array or object of operations); 42501 (not both producer and consumer).
+-- Errors: QN008 (not an array or object of operations; kv or timers that are not empty); 42501 (not both producer and consumer).
 -- Tables: As push_batch and ack.
 -- Locks: First the cursors, then the partitions pushed to, both ascending, until the transaction ends.
 CREATE FUNCTION queen.transaction(operations json)
@@ -1499,6 +1549,33 @@ For roles that are both queen_producer and queen_consumer.
 Example: SELECT queen.transaction(''[{"type": "push", "items": [{"queue": "invoices", "payload": {"order": 1}}]}]'');';
 REVOKE ALL ON FUNCTION queen.transaction(json) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.transaction(json) TO queen_producer, queen_consumer;
+
+-- functions/transaction_json.sql
+
+-- queen.transaction_json: transaction for the HTTP server: text in, text out.
+--
+-- See transaction. Whoever may call this serves producers and consumers, and has authenticated them: it needs no other
+-- right, and says who pushes.
+--
+-- Arguments:
+--   operations  The wire's body {"operations": [...], "requiredLeases": [...]}, or the bare array. A push has its fields
+--               itself or a list items; its payload is payload, else data, else {}; a traceId that is no UUID is dropped.
+--               kv and timers must be absent, null or empty.
+--   producer    Stored as who pushed the messages; NULL: nobody in particular.
+-- Result: As transaction, as JSON text.
+-- Errors: QN008 (operations that the wire refuses, in its words; producer with control characters).
+-- Tables: As transaction.
+-- Locks: As transaction.
+CREATE FUNCTION queen.transaction_json(operations text, producer text DEFAULT NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_transaction_json';
+
+COMMENT ON FUNCTION queen.transaction_json(text, text) IS
+'transaction with text in and out, and the name of who pushes, for the HTTP server.
+Example: SELECT queen.transaction_json(''[{"type": "push", "queue": "invoices", "payload": {"order": 1}}]'', ''ada'');';
+REVOKE ALL ON FUNCTION queen.transaction_json(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.transaction_json(text, text) TO queen_sidecar;
 
 -- functions/verify.sql
 
@@ -1708,7 +1785,8 @@ SELECT g.name AS consumer_group,
        coalesce(d.processing, 0)::bigint AS processing,
        d.oldest_pending_at,
        CASE WHEN g.registered THEN g.mode END AS subscription_mode,
-       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp,
+       g.conflation
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -1730,6 +1808,7 @@ COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lea
 COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
+COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer;
 
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS

@@ -68,7 +68,7 @@ pub fn seek(call: &Call) -> Result<Datum> {
                 Target::Time(time) => Start::At(time),
             };
             subscription::find(&tables, queue.qid, group_name)
-                .unwrap_or_else(|| subscription::create(&tables, queue.qid, group_name, one.is_none(), start))
+                .unwrap_or_else(|| subscription::create(&tables, queue.qid, group_name, one.is_none(), start, false))
         }
     };
     let mut moved = 0;

@@ -42,12 +42,14 @@ sql_functions! {
     queen_ack, pg_finfo_queen_ack => WRITES api::ack::ack;
     queen_ack_batch, pg_finfo_queen_ack_batch => WRITES api::ack::ack_batch;
     queen_ack_batch_json, pg_finfo_queen_ack_batch_json => WRITES api::ack::ack_batch_json;
+    queen_ack_many_json, pg_finfo_queen_ack_many_json => WRITES api::ack::ack_many_json;
     queen_ack_lease, pg_finfo_queen_ack_lease => WRITES api::lease::ack_lease;
     queen_nack, pg_finfo_queen_nack => WRITES api::ack::nack;
     queen_release, pg_finfo_queen_release => WRITES api::lease::release;
     queen_renew_lease, pg_finfo_queen_renew_lease => WRITES api::lease::renew_lease;
     queen_renew_lease_json, pg_finfo_queen_renew_lease_json => WRITES api::lease::renew_lease_json;
     queen_transaction, pg_finfo_queen_transaction => WRITES api::transaction::transaction;
+    queen_transaction_json, pg_finfo_queen_transaction_json => WRITES api::transaction::transaction_json;
     queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;

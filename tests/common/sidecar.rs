@@ -64,11 +64,8 @@ impl Sidecar {
     pub fn start_with(cluster: &'static Cluster, database: &str, environment: &[(&str, &str)]) -> Sidecar {
         let login = format!("sidecar_{}", LOGINS.fetch_add(1, Relaxed));
         cluster.create_login(&login, &["queen_sidecar"]);
-        let url = format!(
-            "host={} port={} user={login} dbname={database}",
-            cluster.socket_dir().display(),
-            cluster.port()
-        );
+        let url =
+            format!("host={} port={} user={login} dbname={database}", cluster.socket_dir().display(), cluster.port());
         let folder = std::env::temp_dir().join(format!("queen-http-{}-{login}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the buffer");
         let mut command = Command::new(program());

@@ -60,6 +60,8 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("pop_json", "'r', 'x'", &sidecar),
         call("pop_matching_json", "'nowhere'", &sidecar),
         call("ack_batch_json", "'[]', 'x'", &sidecar),
+        call("ack_many_json", "'[]'", &sidecar),
+        call("transaction_json", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &sidecar),
         call("current_tenant", "", &ROLES.to_vec()),
     ]
 }

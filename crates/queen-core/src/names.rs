@@ -58,6 +58,12 @@ pub enum NameError {
         /// The value, cut and escaped.
         shown: String,
     },
+    /// A producer with a control character.
+    #[error("producer \"{shown}\" contains a control character")]
+    ProducerControl {
+        /// The value, cut and escaped.
+        shown: String,
+    },
 }
 
 impl NameError {
@@ -67,6 +73,7 @@ impl NameError {
             Self::Blank { .. } | Self::TooLong { .. } | Self::Control { .. } => ErrorKind::InvalidName,
             Self::TransactionIdEmpty | Self::TransactionIdControl { .. } => ErrorKind::InvalidTransactionId,
             Self::TransactionIdTooLong { .. } => ErrorKind::TransactionIdTooLong,
+            Self::ProducerControl { .. } => ErrorKind::InvalidItems,
         }
     }
 }
@@ -110,6 +117,17 @@ pub fn check_transaction_id(id: &str) -> Result<(), NameError> {
     }
     if has_control(id) {
         return Err(NameError::TransactionIdControl { shown: cut(id, MAX_SHOWN_CHARS) });
+    }
+    Ok(())
+}
+
+/// Checks who is said to have pushed: no control characters, so that a text of the server can hold it.
+///
+/// # Errors
+/// [`NameError::ProducerControl`].
+pub fn check_producer(producer: &str) -> Result<(), NameError> {
+    if has_control(producer) {
+        return Err(NameError::ProducerControl { shown: cut(producer, MAX_SHOWN_CHARS) });
     }
     Ok(())
 }

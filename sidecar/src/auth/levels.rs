@@ -19,7 +19,8 @@ pub enum Level {
 
 /// The level of a request; of an unknown path, read-write.
 pub fn required(method: &Method, path: &str) -> Level {
-    let public = ["/health", "/metrics", "/metrics/prometheus", "/", "/openapi.json", "/auth/me", "/auth/login", "/auth/logout"];
+    let public =
+        ["/health", "/metrics", "/metrics/prometheus", "/", "/openapi.json", "/auth/me", "/auth/login", "/auth/logout"];
     if public.contains(&path) || path.starts_with("/assets/") || path.starts_with("/favicon") {
         return Level::Public;
     }

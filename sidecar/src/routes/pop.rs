@@ -101,12 +101,7 @@ async fn pop(
     })
 }
 
-fn wanted(
-    app: &Shared,
-    caller: &Caller,
-    target: Target,
-    params: &HashMap<String, String>,
-) -> Result<Wanted, Problem> {
+fn wanted(app: &Shared, caller: &Caller, target: Target, params: &HashMap<String, String>) -> Result<Wanted, Problem> {
     let named = params.get("consumerGroup").filter(|g| !g.is_empty());
     if let Some(group) = named {
         names::check_group(group).map_err(refused)?;
@@ -118,7 +113,9 @@ fn wanted(
             return Err(refused("conflation requires consumerGroup: the last value is kept for a group"));
         }
         if auto_ack {
-            return Err(refused("conflation cannot be combined with autoAck: what is superseded is settled by the ack"));
+            return Err(refused(
+                "conflation cannot be combined with autoAck: what is superseded is settled by the ack",
+            ));
         }
     }
     let batch = number(params, "batch")?.unwrap_or(DEFAULT_BATCH).max(1);
