@@ -2,6 +2,7 @@
 
 mod along;
 mod broken;
+mod changes;
 mod crowd;
 mod databases;
 mod dedup;
