@@ -26,7 +26,7 @@ const QID_BITS: u32 = 48;
 /// Stands for a queue that an entry cannot name.
 const ANY: u64 = 0;
 /// How long a reader waits for an entry whose number is taken, in milliseconds.
-const UNWRITTEN_MS: usize = 20;
+const UNWRITTEN_MS: usize = 200;
 /// How long a listener sleeps at most before it reads on, so that other databases' changes do not overrun it.
 const READ_ON_MS: i64 = 1000;
 /// How long to sleep without shared memory.
