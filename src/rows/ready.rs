@@ -63,7 +63,7 @@ const NEARBY: i64 = 1_000_000;
 
 thread_local! {
     static BOUNDS: RefCell<HashMap<i64, Bound>> = RefCell::default();
-    /// Until when a backend does not look at all hints of a group again.
+    /// Groups where it was slow last: until when a backend does not look at all hints again.
     static FAR: RefCell<HashMap<i64, i64>> = RefCell::default();
 }
 
@@ -194,8 +194,8 @@ pub fn each_due<E>(
 
 /// When the earliest hint is due at all.
 ///
-/// Where that was slow a backend looks no further than [`NEARBY`] for twenty times as long, and then answers the end of
-/// that for a time before which nothing is due.
+/// Where that was slow twice in a row, a backend looks no further than [`NEARBY`] for twenty times as long, and answers
+/// the end of that for a time before which nothing is due.
 pub fn earliest_of_all(tables: &Tables, gid: i64) -> Option<i64> {
     let begun = clock::now();
     if begun < FAR.with_borrow(|f| f.get(&gid).copied().unwrap_or_default()) {
@@ -205,10 +205,13 @@ pub fn earliest_of_all(tables: &Tables, gid: i64) -> Option<i64> {
     let found = earliest(tables, gid, i64::MAX);
     let ended = clock::now();
     FAR.with_borrow_mut(|f| {
-        if ended - begun > SLOW {
-            f.insert(gid, ended + (ended - begun) * 20);
-        } else {
+        if ended - begun <= SLOW {
             f.remove(&gid);
+        } else if let Some(until) = f.get_mut(&gid) {
+            *until = ended + (ended - begun) * 20;
+        } else {
+            // Once is no reason: the backend may not have run all the while.
+            f.insert(gid, ended);
         }
     });
     found
