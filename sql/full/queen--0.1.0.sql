@@ -872,6 +872,35 @@ Example: SELECT queen.drop_queue(''orders'');';
 REVOKE ALL ON FUNCTION queen.drop_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin;
 
+-- functions/due_json.sql
+
+-- queen.due_json: when pops may find something, for many groups at once.
+--
+-- For the HTTP server: what wait_changes cannot tell, because no commit brings it. It takes nothing: pop next, and
+-- expect that there is nothing after all.
+--
+-- Arguments:
+--   watches  JSON array of [queue, consumer_group] or [queue, consumer_group, partition]; a consumer_group that is null
+--            is __QUEUE_MODE__, a partition that is null is any. Names are compared as they are.
+-- Result: A JSON array with one element a watch, in order: 0: now; n: not before n milliseconds have passed (the end of
+--         a lease, of delayedProcessing or of windowBuffer; or, where far ones are dear to find, when to ask again);
+--         null: nothing is known that time alone would bring. 0 where it is unsure; null for a queue or partition that
+--         there is not.
+-- Errors: 22023 (watches is NULL or not such an array).
+-- Tables: queen.queue, queen.subscription, queen.ready, queen.partition, queen.cursor, queen.segment, queen.trimmed
+--         (read).
+-- Locks: None.
+CREATE FUNCTION queen.due_json(watches text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_due_json';
+
+COMMENT ON FUNCTION queen.due_json(text) IS
+'For each [queue, consumer_group] or [queue, consumer_group, partition], in how many milliseconds a pop may find something.
+Example: SELECT queen.due_json(''[["orders", "billing"], ["orders", "billing", "eu"]]'');';
+REVOKE ALL ON FUNCTION queen.due_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.due_json(text) TO queen_sidecar;
+
 -- functions/flush.sql
 
 -- queen.flush: append the pushes of this transaction that wait for its commit, now.
@@ -1634,6 +1663,44 @@ Not inside a transaction block.
 Example: CALL queen.wait(''orders'', ''billing'', 5000);';
 REVOKE ALL ON PROCEDURE queen.wait(text, text, int, boolean) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consumer;
+
+-- functions/wait_changes.sql
+
+-- queen.wait_changes: sleep until a commit has touched any queue.
+--
+-- One session that calls it again and again with the position of the answer before hears of every commit by which a
+-- group may newly find something: messages, leases given back, seeks. It is for the HTTP server, which parks its long
+-- polls meanwhile. A procedure, so that it holds no snapshot while it sleeps. What time alone brings (a lease that runs
+-- out, a delay) is no commit: due_json says when. COMMIT PREPARED is not heard of.
+--
+-- The server keeps the last 8192 changes in shared memory, and so needs the library in shared_preload_libraries.
+-- Without, a call sleeps at most 50 ms, and answers that anything may have happened.
+--
+-- Arguments:
+--   since       Position of an earlier answer; NULL or anything else: the answer comes at once, for a position.
+--   timeout_ms  At most so many milliseconds; 0 only looks.
+--   changes     Result; what is passed in does not matter.
+-- Result: changes: a JSON object: position, for the next call, and either all: true, when it cannot tell what happened
+--         (since is no position of this start of the server, or lies too far behind), or queues: tenant and queue of
+--         each that was touched after since, each once, of all tenants, at most 1000 (the next call brings the others);
+--         none after the timeout. A queue that was dropped meanwhile is left out.
+-- Errors: 25001 (inside a transaction block, or called by a function); 22023 (timeout_ms below 0).
+-- Tables: queen.queue (read).
+-- Locks: None.
+CREATE PROCEDURE queen.wait_changes(
+    since text,
+    timeout_ms int,
+    INOUT changes text DEFAULT NULL
+)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'queen_wait_changes';
+
+COMMENT ON PROCEDURE queen.wait_changes(text, int, text) IS
+'Sleeps until a commit after position since has touched any queue, or timeout_ms milliseconds have passed.
+Not inside a transaction block.
+Example: CALL queen.wait_changes(NULL, 5000);';
+REVOKE ALL ON PROCEDURE queen.wait_changes(text, int, text) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE queen.wait_changes(text, int, text) TO queen_sidecar;
 
 -- 40-views.sql
 

@@ -153,6 +153,8 @@ pub fn drop_consumer_group(call: &Call) -> Result<Datum> {
             client.update("DELETE FROM queen.ready WHERE gid = $1", None, &[group.gid.into()]).map(|_| ())
         })
         .unwrap_or_else(|e| pgrx::error!("dropping a consumer group: {e}"));
+        // Whoever pops for it next begins again.
+        commit::wake(group.qid);
         if delete_metadata {
             subscription::remove(&tables, group);
         } else if group.registered {

@@ -2,8 +2,10 @@
 
 pub mod ack;
 pub mod arguments;
+pub mod changes;
 pub mod dlq;
 pub mod dlq_move;
+pub mod due;
 pub mod group;
 pub mod lease;
 pub mod maintain;

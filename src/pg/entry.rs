@@ -39,6 +39,8 @@ sql_functions! {
     queen_pop_matching, pg_finfo_queen_pop_matching => WRITES api::pop::pop_matching;
     queen_pop_matching_json, pg_finfo_queen_pop_matching_json => WRITES api::pop::pop_matching_json;
     queen_wait, pg_finfo_queen_wait => READS api::wait::wait;
+    queen_wait_changes, pg_finfo_queen_wait_changes => READS api::changes::wait_changes;
+    queen_due_json, pg_finfo_queen_due_json => READS api::due::due_json;
     queen_ack, pg_finfo_queen_ack => WRITES api::ack::ack;
     queen_ack_batch, pg_finfo_queen_ack_batch => WRITES api::ack::ack_batch;
     queen_ack_batch_json, pg_finfo_queen_ack_batch_json => WRITES api::ack::ack_batch_json;

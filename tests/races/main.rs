@@ -2,6 +2,7 @@
 
 mod along;
 mod broken;
+mod changes;
 mod conflation;
 mod crowd;
 mod databases;

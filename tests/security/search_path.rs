@@ -47,6 +47,8 @@ const CALLS: [&str; 30] = [
     "SELECT queen.pop_matching('new', consumer_group => 'h', subscription_mode => 'all')",
     "SELECT queen.pop_json('q', 'k', subscription_mode => 'all')",
     "CALL queen.wait('q', 'h', 0)",
+    "CALL queen.wait_changes('', 0)",
+    "SELECT queen.due_json('[[\"q\", \"h\"], [\"q\", \"h\", \"Default\"]]')",
     "SELECT queen.ack(p.partition_id, 'a', 'dlq', 'h') FROM queen.partitions p",
     "SELECT queen.ack_batch('[{\"transactionId\":\"b\",\"partitionId\":\"0190aaaa-0000-7000-8000-00000000000f\"}]')",
     "SELECT queen.ack_lease(m.lease_id) FROM queen.pop('q', 'm', batch => 1, subscription_mode => 'all') m",

@@ -12,6 +12,7 @@ mod dead_letter_moves;
 mod dead_letters;
 mod dedup;
 mod discovery;
+mod due;
 mod encryption;
 mod groups;
 mod hostile;
