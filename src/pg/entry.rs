@@ -66,6 +66,12 @@ sql_functions! {
     queen_verify, pg_finfo_queen_verify => READS api::verify::verify;
     queen_seek, pg_finfo_queen_seek => WRITES api::group::seek;
     queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => WRITES api::group::drop_consumer_group;
+    queen_set_subscription, pg_finfo_queen_set_subscription => WRITES api::group::set_subscription;
+    queen_record_trace, pg_finfo_queen_record_trace => WRITES api::trace::record_trace;
+    queen_traces, pg_finfo_queen_traces => READS api::trace::traces;
+    queen_traces_by_name, pg_finfo_queen_traces_by_name => READS api::trace::traces_by_name;
+    queen_trace_names, pg_finfo_queen_trace_names => READS api::trace::trace_names;
+    queen_delete_traces, pg_finfo_queen_delete_traces => WRITES api::trace::delete_traces;
     queen_maintain, pg_finfo_queen_maintain => WRITES api::maintain::maintain;
     queen_current_tenant, pg_finfo_queen_current_tenant => READS api::queue::current_tenant;
 }

@@ -4,7 +4,7 @@ use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Row, Tables, Tid, next_value};
 use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
-use crate::pg::{clock, commit};
+use crate::pg::{clock, commit, spi};
 
 /// Group-less consumption.
 pub const QUEUE_MODE: &str = "__QUEUE_MODE__";
@@ -84,8 +84,10 @@ pub fn of_queue(tables: &Tables, qid: i64) -> Vec<Subscription> {
     while let Some(row) = scan.forward() {
         let subscription = from_row(&row);
         match found.iter_mut().find(|s| s.gid == subscription.gid) {
+            // One that is just changed has two rows. Whoever takes both into account hints too often at worst.
             Some(known) => {
                 known.registered |= subscription.registered;
+                known.start_at = known.start_at.min(subscription.start_at);
                 known.conflation |= subscription.conflation;
             }
             None => found.push(subscription),
@@ -142,6 +144,13 @@ pub fn register(tables: &Tables, subscription: &mut Subscription, conflation: bo
     subscription.registered = true;
     subscription.conflation = conflation;
     insert(tables, subscription, &mode);
+}
+
+/// Changes where a group starts. The caller holds [`lock_creation`]. By SQL: it is rare.
+pub fn set_start(gid: i64, start_at: i64) {
+    let statement = "UPDATE queen.subscription SET mode = 'timestamp', start_at = $2 WHERE gid = $1";
+    spi::as_owner(|client| client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|_| ()))
+        .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"));
 }
 
 fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {

@@ -104,6 +104,22 @@ pub fn check_group(name: &str) -> Result<(), NameError> {
     check_name("consumer group", name)
 }
 
+/// Checks a name of traces; same rules and errors as [`check_queue`].
+///
+/// # Errors
+/// As [`check_queue`].
+pub fn check_trace_name(name: &str) -> Result<(), NameError> {
+    check_name("trace", name)
+}
+
+/// Checks the event type of a trace; same rules and errors as [`check_queue`].
+///
+/// # Errors
+/// As [`check_queue`].
+pub fn check_event_type(name: &str) -> Result<(), NameError> {
+    check_name("event type", name)
+}
+
 /// Checks a transaction id: 1 to 65,535 bytes, no control characters.
 ///
 /// # Errors
