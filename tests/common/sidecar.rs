@@ -91,7 +91,8 @@ impl Sidecar {
         let mut process = spawn(command);
         let log = Arc::new(Mutex::new(String::new()));
         let url = listening(&mut process, &log);
-        let client = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+        // No connection is kept: it would belong to the runtime of the test that made it.
+        let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("an HTTP client");
         Sidecar { url, process, log, folder, client, cluster, database: database.to_owned() }
     }
 
@@ -185,6 +186,39 @@ impl Sidecar {
             "error": if status == "completed" { Value::Null } else { json!(format!("said {status}")) },
         });
         self.post("/api/v1/ack", &body).await.expect(200)[0].clone()
+    }
+
+    /// Acknowledges several messages of one group in one request.
+    pub async fn ack_all(&self, items: &[(&Value, &str)]) -> Vec<Value> {
+        let list: Vec<Value> = items
+            .iter()
+            .map(|(message, status)| {
+                json!({
+                    "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+                    "leaseId": message["leaseId"], "status": status, "error": format!("said {status}"),
+                })
+            })
+            .collect();
+        let group = items.first().map_or(Value::Null, |(message, _)| message["consumerGroup"].clone());
+        let body = json!({ "consumerGroup": group, "acknowledgments": list });
+        let answers = self.post("/api/v1/ack/batch", &body).await.expect(200);
+        answers.as_array().cloned().unwrap_or_default()
+    }
+
+    /// Sets options, and answers those in force.
+    pub async fn configure(&self, queue: &str, options: &Value) -> Value {
+        let body = json!({ "queue": queue, "options": options });
+        self.post("/api/v1/configure", &body).await.expect(200)["options"].clone()
+    }
+
+    /// Makes a lease run out.
+    pub async fn expire(&self, lease: &Value) {
+        let past = "WITH l AS (UPDATE queen.cursor SET expires_at = now() - interval '1 ms' \
+                    WHERE lease_id = $1::text::uuid RETURNING gid, pid) \
+                    UPDATE queen.ready r SET due_at = least(due_at, now() - interval '1 ms') \
+                    FROM l WHERE (r.gid, r.pid) = (l.gid, l.pid)";
+        let rows = self.sql().await.execute(past, &[&lease.as_str()]).await.expect("an update");
+        assert!(rows > 0, "no lease {lease}");
     }
 
     /// Sends a signal.
