@@ -1,5 +1,8 @@
 //! The HTTP door, from outside: the server as a process, requests over TCP.
 
+mod ack;
+mod coalesce;
+mod push;
 mod vectors;
 mod vectors_operate;
 
