@@ -62,19 +62,27 @@ async fn asleep(observer: &Session, pid: i32) {
     }
 }
 
+// Without being woken it reads on after a second: most of its answers must come well before that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_of_another_session_wakes_the_listener_long_before_its_timeout() {
+async fn a_commit_of_another_session_wakes_the_listener() {
+    const ROUNDS: usize = 9;
     let s = sessions(2).await;
     s[0].append("q", "Default", &["old"]).await;
-    let position = end(&s[1]).await;
-    let listener = s[1].start(&call(&position, LONG));
-    asleep(&s[0], s[1].pid).await;
-    let begun = Instant::now();
-    s[0].run("SELECT queen.push('q', '{}')").await;
-    let answer = parse(listener.end().await[0][0].as_deref().expect("an answer"));
-    assert_eq!(answer.queues, Some(vec!["q".to_owned()]));
-    assert!(begun.elapsed() < Duration::from_millis(LONG / 4), "{:?} from commit to answer", begun.elapsed());
-    assert_eq!(queues(&s[1], &answer.position).await, [""; 0], "it is told once");
+    let mut position = end(&s[1]).await;
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let listener = s[1].start(&call(&position, LONG));
+        asleep(&s[0], s[1].pid).await;
+        let begun = Instant::now();
+        s[0].run("SELECT queen.push('q', '{}')").await;
+        let answer = parse(listener.end().await[0][0].as_deref().expect("an answer"));
+        took.push(begun.elapsed());
+        assert_eq!(answer.queues, Some(vec!["q".to_owned()]));
+        assert_eq!(queues(&s[1], &answer.position).await, [""; 0], "it is told once");
+        position = answer.position;
+    }
+    took.sort();
+    assert!(took[ROUNDS / 2] < Duration::from_millis(400), "from commit to answer: {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
