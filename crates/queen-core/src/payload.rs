@@ -11,7 +11,7 @@ mod raw;
 mod requests;
 
 pub use acks::{AckItem, parse_acks};
-pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items, parse_signed_items};
+pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items, parse_signed_items, parse_wire_items};
 pub use operations::{Operation, parse_operations};
 pub use raw::{not_null, read_object, text};
 pub use requests::{AckRequest, parse_ack_requests};

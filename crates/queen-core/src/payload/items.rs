@@ -50,6 +50,17 @@ pub fn parse_signed_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError>
     raw::list(json, "items", &NAMES, item)
 }
 
+/// As [`parse_push_items`], for a push over HTTP: whatever `traceId` is, it is ignored.
+///
+/// # Errors
+/// As [`parse_push_items`].
+pub fn parse_wire_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
+    raw::list(json, "items", &NAMES, |index, mut fields| {
+        (fields[4], fields[6]) = (None, None);
+        item(index, fields)
+    })
+}
+
 fn item<'a>(index: usize, fields: [Option<&'a str>; 7]) -> Result<PushItem<'a>, PayloadError> {
     let [queue, payload, partition, transaction_id, trace_id, headers, producer] = fields;
     let wrong = |problem| PayloadError::Item { what: "push", index, problem };
@@ -112,6 +123,13 @@ mod tests {
         assert_eq!(item.headers, Some(r#"{"h": 1}"#));
         assert!(matches!(item.queue, Cow::Borrowed(_)));
         assert!(matches!(item.transaction_id, Some(Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn over_http_the_trace_id_and_the_producer_are_not_read() {
+        let json = r#"[{"queue":"q","payload":1,"traceId":"x","producer":5}]"#;
+        let item = parse_wire_items(json).unwrap().remove(0);
+        assert_eq!((item.trace_id, item.producer), (None, None));
     }
 
     #[test]
