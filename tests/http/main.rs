@@ -2,7 +2,11 @@
 
 mod ack;
 mod coalesce;
+mod configure;
+mod lease;
+mod pop;
 mod push;
+mod transaction;
 mod vectors;
 mod vectors_operate;
 
