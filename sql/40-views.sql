@@ -179,7 +179,8 @@ SELECT g.name AS consumer_group,
        d.partitions_with_lag,
        coalesce(d.total_lag, 0)::bigint             AS total_lag,
        coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
-       d.active_leases
+       d.active_leases,
+       coalesce(d.settled, 0)::bigint               AS settled
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -194,7 +195,8 @@ SELECT g.name AS consumer_group,
               max(CASE WHEN w.settled < w.last_offset THEN
                   (SELECT extract(epoch FROM w.now - s.created_at)::double precision FROM queen.segment s
                     WHERE s.pid = w.pid AND s.base <= w.settled + 1 ORDER BY s.base DESC LIMIT 1) END) AS max_time_lag_seconds,
-              count(DISTINCT w.lease_id)                        AS active_leases
+              count(DISTINCT w.lease_id)                        AS active_leases,
+              sum(w.settled + 1)                                AS settled
          FROM queen.group_position w
         WHERE w.qid = g.qid AND w.gid = g.gid) d ON true
  WHERE q.tenant = (SELECT queen.current_tenant());
@@ -212,6 +214,7 @@ COMMENT ON COLUMN queen.consumer_groups.partitions_with_lag IS 'Partitions with 
 COMMENT ON COLUMN queen.consumer_groups.total_lag IS 'Messages that the group has not settled: pending and processing.';
 COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the oldest message that the group has not settled; 0 if there is none.';
 COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
+COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.group_partitions WITH (security_barrier) AS
@@ -233,7 +236,8 @@ SELECT q.name         AS queue,
        coalesce(extract(epoch FROM w.now - o.created_at), 0)::double precision AS lag_seconds
   FROM queen.queue q
   JOIN queen.partition p ON p.qid = q.qid
- CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL) w
+ -- A fence (OFFSET 0): one partition at a time, so that looking at one of them does not compute them all.
+ CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL OFFSET 0) w
   LEFT JOIN LATERAL (SELECT s.created_at FROM queen.segment s
                       WHERE s.pid = w.pid AND s.base <= w.settled + 1 AND w.settled < w.last_offset
                       ORDER BY s.base DESC LIMIT 1) o ON true
