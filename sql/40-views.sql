@@ -84,8 +84,7 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint      AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -109,6 +108,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
+  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -138,8 +139,7 @@ SELECT q.name AS queue,
        e.last_write_at,
        d.pending,
        d.processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.partition_id = e.partition_id) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint AS dead_letters,
        (SELECT s.created_at FROM queen.segment s
          WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
@@ -151,6 +151,9 @@ SELECT q.name AS queue,
         WHERE g.pid = e.pid
         ORDER BY g.consumer_group = '__QUEUE_MODE__', g.settled, g.held
         LIMIT 1) d ON true
+  -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
+  LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';

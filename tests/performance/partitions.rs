@@ -155,6 +155,36 @@ async fn a_new_group_on_10_000_old_partitions() {
     report.end();
 }
 
+/// A view that joined before it looked computed where every group is everywhere, to answer for one partition.
+#[tokio::test]
+async fn looking_at_one_partition_of_10_000() {
+    let (few, many) = both().await;
+    let mut report = Report::default();
+    for queue in [&few, &many] {
+        queue.consumer.pop(1).await;
+        queue.producer.backend.run("ANALYZE; SET jit = off").await;
+    }
+    for view in ["partitions", "group_partitions"] {
+        let found = "(SELECT count(*) + coalesce(sum(pending), 0) FROM queen.VIEW WHERE partition_id = $1)::bigint";
+        let sql = format!("SELECT {}", found.replace("VIEW", view));
+        report
+            .compare(&format!("partitions/one row of {view}"), LIMIT, &few, &many, async |queue: &Queue| {
+                let backend = &queue.producer.backend;
+                let one = backend.client.query_one("SELECT partition_id FROM queen.partitions LIMIT 1", &[]).await;
+                let id: uuid::Uuid = one.expect("a partition").get(0);
+                let statement = backend.prepare(&sql).await;
+                let work = async {
+                    for _ in 0..50 {
+                        assert!(backend.number(&statement, &[&id]).await > 0);
+                    }
+                };
+                backend.cost(50, work).await
+            })
+            .await;
+    }
+    report.end();
+}
+
 /// First contacts each kept a lock until the end of the transaction: about 10,000 of them filled the server's lock table
 /// ("out of shared memory"), for everybody. And a pop of any number of partitions never ended where more than 1,000 of
 /// them were new to the group.

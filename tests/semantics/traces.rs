@@ -118,7 +118,7 @@ async fn bad_arguments_are_refused_and_nothing_is_noted() {
     let (db, id) = noted_queue().await;
     let long = "x".repeat(256);
     for (arguments, state) in [
-        (format!("NULL, 'a', '1'"), "22023"),
+        ("NULL, 'a', '1'".to_owned(), "22023"),
         (format!("'{id}', NULL, '1'"), "22023"),
         (format!("'{id}', 'a', NULL"), "22023"),
         (format!("'{id}', '', '1'"), "QN004"),
