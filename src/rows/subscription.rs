@@ -146,7 +146,7 @@ pub fn register(tables: &Tables, subscription: &mut Subscription) {
 pub fn set_start(gid: i64, start_at: i64) -> bool {
     let statement = "UPDATE queen.subscription SET mode = 'timestamp', start_at = $2 WHERE gid = $1";
     spi::as_owner(|client| {
-        client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|done| done.len() > 0)
+        client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|done| !done.is_empty())
     })
     .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"))
 }

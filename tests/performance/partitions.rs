@@ -185,6 +185,29 @@ async fn looking_at_one_partition_of_10_000() {
     report.end();
 }
 
+/// Each of the partitions read all records anew, once the planner had learnt that they are all of one partition: minutes.
+#[tokio::test]
+async fn counting_dead_letters_of_1_000_partitions_when_one_has_them_all() {
+    let (none, heap) = (Queue::open(1000).await, Queue::open(1000).await);
+    let file = "INSERT INTO queen.dead_letter_record
+                SELECT gen_random_uuid(), q.tenant, q.qid, q.name, p.name, p.partition_id, 'billing', n, gen_random_uuid(),
+                       'tx' || n, '1', NULL, NULL, NULL, 'e', 'r', 0, now(), now(), now(), false
+                  FROM queen.queue q JOIN queen.partition p USING (qid), generate_series(1, 20000) n WHERE p.name = 'p7'";
+    heap.producer.backend.run(file).await;
+    let mut report = Report::default();
+    for queue in [&none, &heap] {
+        queue.producer.backend.run("ANALYZE; SET jit = off").await;
+    }
+    report
+        .compare("partitions/dead letters", 10.0, &none, &heap, async |queue: &Queue| {
+            let backend = &queue.producer.backend;
+            let count = backend.prepare("SELECT sum(dead_letters)::bigint FROM queen.partitions").await;
+            backend.cost(1, async { assert!(backend.number(&count, &[]).await % 20_000 == 0) }).await
+        })
+        .await;
+    report.end();
+}
+
 /// First contacts each kept a lock until the end of the transaction: about 10,000 of them filled the server's lock table
 /// ("out of shared memory"), for everybody. And a pop of any number of partitions never ended where more than 1,000 of
 /// them were new to the group.
