@@ -80,11 +80,9 @@ impl Config {
     /// A sentence about the settings that do not go together.
     pub fn check(&self) -> Result<(), String> {
         if self.tenancy_header && !self.trusted_proxy {
-            return Err(
-                "QUEEN_TENANCY_HEADER lets every client choose its tenant unless a proxy in front sets the header; \
-                        if one does, set QUEEN_KV_TRUSTED_PROXY=1 too"
-                    .to_owned(),
-            );
+            let problem = "QUEEN_TENANCY_HEADER lets every client choose its tenant unless a proxy in front sets the \
+                           header; if one does, set QUEEN_KV_TRUSTED_PROXY=1 too";
+            return Err(problem.to_owned());
         }
         Ok(())
     }
