@@ -44,6 +44,9 @@ pub struct Config {
     /// Milliseconds that a waiting pop waits when it does not say how long
     #[arg(long, env = "POP_DEFAULT_TIMEOUT_MS", default_value_t = 30_000)]
     pub pop_timeout_ms: u64,
+    /// Milliseconds that a pop waits at most, whatever it says: less than proxies on the way allow
+    #[arg(long, env = "POP_MAX_TIMEOUT_MS", default_value_t = 86_400_000)]
+    pub pop_max_timeout_ms: u64,
     /// Where a consumer group starts whose first pop does not say: `new`, or anything else for `all`
     #[arg(long, env = "DEFAULT_SUBSCRIPTION_MODE", default_value = "new")]
     pub default_subscription_mode: String,

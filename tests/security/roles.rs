@@ -60,6 +60,10 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("pop_json", "'r', 'x'", &sidecar),
         call("pop_matching_json", "'nowhere'", &sidecar),
         call("ack_batch_json", "'[]', 'x'", &sidecar),
+        call("ack_many_json", "'[]'", &sidecar),
+        call("transaction_json", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &sidecar),
+        ("wait_changes", "CALL queen.wait_changes(NULL, 0)".to_owned(), sidecar.clone()),
+        call("due_json", "'[[\"r\", \"x\"]]'", &sidecar),
         call("current_tenant", "", &ROLES.to_vec()),
     ]
 }
@@ -148,12 +152,12 @@ async fn an_operator_looks_and_handles_single_dead_letters() {
 }
 
 #[tokio::test]
-async fn an_admin_does_everything_but_the_sidecars_twins() {
+async fn an_admin_does_everything_but_what_is_the_sidecars() {
     logs_in(ADMIN).await;
 }
 
 #[tokio::test]
-async fn the_sidecar_calls_the_json_twins_only() {
+async fn the_sidecar_calls_the_json_twins_and_waits_and_nothing_else() {
     logs_in(SIDECAR).await;
 }
 

@@ -36,7 +36,7 @@ async fn set_trap(admin: &Client) {
 }
 
 /// Calls that reach every statement the broker makes for itself.
-const CALLS: [&str; 28] = [
+const CALLS: [&str; 30] = [
     "SELECT queen.push('q', '1', transaction_id => 'x')",
     "SELECT queen.push_many('q', ARRAY['1']::pg_catalog.jsonb[], transaction_ids => ARRAY['y'])",
     "SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":1,\"transactionId\":\"a\"}]')",
@@ -47,11 +47,15 @@ const CALLS: [&str; 28] = [
     "SELECT queen.pop_matching('new', consumer_group => 'h', subscription_mode => 'all')",
     "SELECT queen.pop_json('q', 'k', subscription_mode => 'all')",
     "CALL queen.wait('q', 'h', 0)",
+    "CALL queen.wait_changes('', 0)",
+    "SELECT queen.due_json('[[\"q\", \"h\"], [\"q\", \"h\", \"Default\"]]')",
     "SELECT queen.ack(p.partition_id, 'a', 'dlq', 'h') FROM queen.partitions p",
     "SELECT queen.ack_batch('[{\"transactionId\":\"b\",\"partitionId\":\"0190aaaa-0000-7000-8000-00000000000f\"}]')",
     "SELECT queen.ack_lease(m.lease_id) FROM queen.pop('q', 'm', batch => 1, subscription_mode => 'all') m",
     "SELECT queen.nack(m.lease_id, m.transaction_id, status => 'dlq') FROM queen.pop('q', 'm', batch => 1) m",
     "SELECT queen.transaction('[{\"type\":\"push\",\"queue\":\"q\",\"payload\":1}]')",
+    "SELECT queen.transaction_json('[{\"type\":\"push\",\"queue\":\"q\",\"payload\":1}]', 'ada')",
+    "SELECT queen.ack_many_json(pg_catalog.format('[{\"acknowledgments\":[{\"transactionId\":\"b\",\"partitionId\":\"%s\"}]}]', p.partition_id)) FROM queen.partitions p",
     "SELECT queen.configure('q', '{\"retryLimit\": 1}')",
     "SELECT queen.seek('q', 'h', to_end => true)",
     "SELECT queen.messages('q')",

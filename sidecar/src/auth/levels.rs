@@ -19,8 +19,8 @@ pub enum Level {
     Admin,
 }
 
-const PUBLIC: [&str; 7] =
-    ["/", "/health", "/metrics", "/metrics/prometheus", "/auth/me", "/auth/login", "/auth/logout"];
+const PUBLIC: [&str; 8] =
+    ["/", "/health", "/metrics", "/metrics/prometheus", "/openapi.json", "/auth/me", "/auth/login", "/auth/logout"];
 
 /// Whatever the method.
 const ADMIN: [&str; 3] = ["/api/v1/system", "/internal", "/api/v1/stats/refresh"];

@@ -5,6 +5,7 @@ mod configure;
 mod door;
 mod health;
 mod lease;
+mod openapi;
 mod pop;
 mod push;
 mod transaction;
@@ -28,6 +29,7 @@ pub fn router(app: Shared) -> Router {
         transaction::routes(),
         configure::routes(),
         health::routes(),
+        openapi::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
     resources

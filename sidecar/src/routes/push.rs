@@ -27,9 +27,16 @@ async fn push(
 ) -> Result<Response, Problem> {
     let text = body::text(&body)?;
     let [items] = body::object(text, &["items"])?;
-    let items = payload::parse_push_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
+    let items =
+        payload::parse_wire_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
     for (n, item) in items.iter().enumerate() {
-        check(item).map_err(|detail| Problem::bad_body(format!("item {n}: {detail}")))?;
+        check(item).map_err(|detail| match detail {
+            // The wire's words.
+            names::NameError::TransactionIdTooLong { .. } => {
+                Problem::bad_body(format!("transactionId of item {n} exceeds the 65535-byte limit"))
+            }
+            detail => Problem::bad_body(format!("item {n}: {detail}")),
+        })?;
     }
     let counts = app.metrics.of(Operation::Push);
     counts.requests.fetch_add(1, Relaxed);
@@ -52,7 +59,12 @@ async fn push(
     let mut out = String::with_capacity(items.len() * 200);
     for (n, (item, pushed)) in items.iter().zip(&pushed).enumerate() {
         let status = if pushed.duplicate { "duplicate" } else { "queued" };
-        _ = write!(out, "{}{{\"index\":{n},\"message_id\":\"{}\",\"transaction_id\":", if n > 0 { "," } else { "[" }, pushed.message_id);
+        _ = write!(
+            out,
+            "{}{{\"index\":{n},\"message_id\":\"{}\",\"transaction_id\":",
+            if n > 0 { "," } else { "[" },
+            pushed.message_id
+        );
         push_string(&mut out, item.transaction_id.as_deref().unwrap_or(&pushed.message_id));
         out.push_str(",\"queueName\":");
         push_string(&mut out, &item.queue);

@@ -63,6 +63,7 @@ pub const ROUTES: &[(&str, &str, Level)] = &[
     ("GET", "/metrics", Public),
     ("GET", "/metrics/prometheus", Public),
     ("GET", "/", Public),
+    ("GET", "/openapi.json", Public),
     ("GET", "/assets/index.js", Public),
     ("GET", "/favicon.ico", Public),
     ("GET", "/status", ReadOnly),
