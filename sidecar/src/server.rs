@@ -4,8 +4,9 @@ use crate::auth::Auth;
 use crate::coalesce::Line;
 use crate::config::{Config, LogFormat};
 use crate::database::Database;
+use crate::depths::Depths;
 use crate::maintenance::Maintenance;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, sampler};
 use crate::polls::Polls;
 use crate::routes;
 use crate::state::App;
@@ -53,12 +54,15 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
+    let polls = Polls::new(database.clone(), metrics.clone(), pops);
+    tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
     Ok(Arc::new(App {
         pushes: Line::new(database.clone(), metrics.clone(), pushes),
         acks: Line::new(database.clone(), metrics.clone(), acks),
-        polls: Polls::new(database.clone(), metrics.clone(), pops),
+        polls,
         auth: Auth::new(&config.auth)?,
-        maintenance: Maintenance::default(),
+        maintenance: Maintenance::new(&config.buffer_dir, database.clone()),
+        depths: Depths::new(database.clone()),
         metrics,
         database,
         started: Instant::now(),
