@@ -41,7 +41,12 @@ mod tests {
     #[test]
     fn times_of_many_spellings_are_read() {
         let wanted = "2026-07-30T12:34:00.000Z";
-        for text in ["2026-07-30T12:34:00Z", "2026-07-30T14:34:00.000000+02:00", "2026-07-30T12:34:00", " 2026-07-30T12:34:00.000Z"] {
+        for text in [
+            "2026-07-30T12:34:00Z",
+            "2026-07-30T14:34:00.000000+02:00",
+            "2026-07-30T12:34:00",
+            " 2026-07-30T12:34:00.000Z",
+        ] {
             assert_eq!(parse(text).map(format).as_deref(), Some(wanted), "{text}");
         }
         assert_eq!(parse("2026-07-30").map(format).as_deref(), Some("2026-07-30T00:00:00.000Z"));

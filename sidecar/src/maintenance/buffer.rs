@@ -58,7 +58,9 @@ impl Buffer {
             filled: Arc::default(),
         };
         let (healthy, filled) = (buffer.healthy.clone(), buffer.filled.clone());
-        std::thread::Builder::new().name("buffer".to_owned()).spawn(move || write(&log, &receiver, &healthy, &filled))?;
+        std::thread::Builder::new()
+            .name("buffer".to_owned())
+            .spawn(move || write(&log, &receiver, &healthy, &filled))?;
         Ok(buffer)
     }
 

@@ -101,9 +101,11 @@ async fn replay(log: &Arc<Log>, sink: &impl Sink, chunk: Chunk, alone: &mut usiz
     blocking(log, move |log| log.done(&chunk)).await.map_err(Later::Disk)
 }
 
-/// Whether no later attempt can end otherwise: the request is at fault.
+/// Whether no later attempt can end otherwise: the request is at fault, or has data (class 22) or sizes (class 54) that
+/// no database takes.
 fn is_for_good(state: &str) -> bool {
-    CallError::Refused { state: state.to_owned(), message: String::new() }.is_callers()
+    let by_class = state.starts_with("22") || state.starts_with("54");
+    by_class || CallError::Refused { state: state.to_owned(), message: String::new() }.is_callers()
 }
 
 async fn blocking<T: Send + 'static>(
@@ -136,7 +138,7 @@ mod tests {
                 let mut down = self.down.lock().unwrap();
                 if *down > 0 {
                     *down -= 1;
-                    return Err(if *down % 2 == 0 { CallError::NoConnection } else { refused("53100") });
+                    return Err(if (*down).is_multiple_of(2) { CallError::NoConnection } else { refused("53100") });
                 }
             }
             if items.contains("bad") {
@@ -187,6 +189,16 @@ mod tests {
 
         fn stored(&self) -> Vec<(u128, String)> {
             self.fake.stored.lock().unwrap().clone()
+        }
+    }
+
+    #[test]
+    fn only_what_the_request_is_at_fault_for_is_given_up() {
+        for state in ["QN001", "22021", "54000"] {
+            assert!(is_for_good(state), "{state}");
+        }
+        for state in ["53100", "53300", "40P01", "42501", "42883", "55P03", "57014", "XX000", "08006"] {
+            assert!(!is_for_good(state), "{state}");
         }
     }
 

@@ -110,7 +110,11 @@ impl Log {
 
     /// As [`Log::open`], with another size of files.
     pub(super) fn open_with(folder: &Path, file_bytes: u64) -> io::Result<Log> {
-        std::fs::create_dir_all(folder.join(FAILED))?;
+        files::make_folder(&folder.join(FAILED))?;
+        files::sync_folder(folder)?;
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            files::sync_folder(parent)?;
+        }
         let lock = files::lock(folder)?;
         let mut inner = Inner { next_number: 1, ..Inner::default() };
         let position = position(folder);
@@ -138,7 +142,8 @@ impl Log {
             inner.segments.push_back(segment);
         }
         inner.next_number = inner.next_number.max(position.number + 1);
-        let (records, items) = inner.segments.iter().fold((0, 0), |sum, s| (sum.0 + s.left.records, sum.1 + s.left.items));
+        let (records, items) =
+            inner.segments.iter().fold((0, 0), |sum, s| (sum.0 + s.left.records, sum.1 + s.left.items));
         Ok(Log {
             folder: folder.to_owned(),
             file_bytes,
@@ -163,7 +168,7 @@ impl Log {
         if inner.tail.is_none() || inner.segments.back().is_none_or(|last| last.length >= self.file_bytes) {
             let number = inner.next_number;
             inner.tail = None;
-            let file = File::options().create_new(true).append(true).open(self.folder.join(name(number)))?;
+            let file = files::options().create_new(true).append(true).open(self.folder.join(name(number)))?;
             inner.next_number += 1;
             files::sync_folder(&self.folder)?;
             inner.tail = Some(file);
@@ -241,10 +246,8 @@ impl Log {
         {
             let mut inner = self.inner();
             if let Some(first) = inner.segments.front_mut().filter(|first| first.number == end.number) {
-                let count = Count {
-                    records: count.records.min(first.left.records),
-                    items: count.items.min(first.left.items),
-                };
+                let count =
+                    Count { records: count.records.min(first.left.records), items: count.items.min(first.left.items) };
                 first.left.records -= count.records;
                 first.left.items -= count.items;
                 inner.done = end.offset;
@@ -318,7 +321,8 @@ fn numbers(folder: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let number: Option<u64> = name.to_str().and_then(|name| name.strip_suffix(".buf")).and_then(|number| number.parse().ok());
+        let number: Option<u64> =
+            name.to_str().and_then(|name| name.strip_suffix(".buf")).and_then(|number| number.parse().ok());
         numbers.extend(number);
     }
     numbers.sort_unstable();

@@ -114,12 +114,7 @@ impl Maintenance {
     pub fn status(&self) -> BufferStatus {
         let Some(buffer) = self.buffer.get() else { return BufferStatus::default() };
         let (failed_files, failed_bytes) = buffer.log().kept_aside();
-        BufferStatus {
-            pending: buffer.log().pending().items,
-            failed_files,
-            failed_bytes,
-            healthy: buffer.is_healthy(),
-        }
+        BufferStatus { pending: buffer.log().pending().items, failed_files, failed_bytes, healthy: buffer.is_healthy() }
     }
 
     fn turn(&self, name: &str, on: bool, then: impl FnOnce()) -> io::Result<()> {
@@ -144,7 +139,12 @@ impl Maintenance {
         self.pops.store(self.folder.join(POP_SWITCH).exists(), SeqCst);
         let pending = buffer.log().pending().items;
         if pending > 0 || self.pushes_paused() || self.pops_paused() {
-            tracing::info!(pending, pushes = self.pushes_paused(), pops = self.pops_paused(), "maintenance as it was left");
+            tracing::info!(
+                pending,
+                pushes = self.pushes_paused(),
+                pops = self.pops_paused(),
+                "maintenance as it was left"
+            );
         }
         let (log, filled) = (buffer.log().clone(), buffer.filled().clone());
         tokio::spawn(drain::run(log, self.database.clone(), filled, self.pushes.subscribe()));

@@ -98,8 +98,7 @@ fn operation_families(app: &App, text: &mut Exposition) {
     for (op, counts) in all {
         family.value(&[("op", op)], counts.batches.load(Relaxed) as f64);
     }
-    let mut family =
-        text.family("queen_batch_items_fired_total", Kind::Counter, "Messages in calls to the database.");
+    let mut family = text.family("queen_batch_items_fired_total", Kind::Counter, "Messages in calls to the database.");
     for (op, counts) in all {
         family.value(&[("op", op)], counts.batch_items.load(Relaxed) as f64);
     }

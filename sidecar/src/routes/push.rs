@@ -31,7 +31,8 @@ async fn push(
 ) -> Result<Response, Problem> {
     let text = body::text(&body)?;
     let [items] = body::object(text, &["items"])?;
-    let items = payload::parse_push_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
+    let items =
+        payload::parse_push_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
     for (n, item) in items.iter().enumerate() {
         check(item).map_err(|detail| Problem::bad_body(format!("item {n}: {detail}")))?;
     }
@@ -76,15 +77,12 @@ fn job(caller: &Caller, items: &[payload::PushItem<'_>]) -> PushJob {
 }
 
 /// Appends the answer for one item; the array has to be closed.
-fn append(
-    out: &mut String,
-    index: usize,
-    item: &payload::PushItem<'_>,
-    id: &str,
-    status: &str,
-    offset: Option<i64>,
-) {
-    _ = write!(out, "{}{{\"index\":{index},\"message_id\":\"{id}\",\"transaction_id\":", if index > 0 { "," } else { "[" });
+fn append(out: &mut String, index: usize, item: &payload::PushItem<'_>, id: &str, status: &str, offset: Option<i64>) {
+    _ = write!(
+        out,
+        "{}{{\"index\":{index},\"message_id\":\"{id}\",\"transaction_id\":",
+        if index > 0 { "," } else { "[" }
+    );
     push_string(out, item.transaction_id.as_deref().unwrap_or(id));
     out.push_str(",\"queueName\":");
     push_string(out, &item.queue);
@@ -102,11 +100,8 @@ async fn buffer(app: &Shared, caller: &Caller, mut items: Vec<payload::PushItem<
         item.transaction_id.get_or_insert_with(|| Cow::Owned(id.clone()));
     }
     let job = job(caller, &items);
-    let record = Record {
-        tenant: caller.tenant,
-        items: u32::try_from(job.items()).unwrap_or(u32::MAX),
-        array: job.array(),
-    };
+    let record =
+        Record { tenant: caller.tenant, items: u32::try_from(job.items()).unwrap_or(u32::MAX), array: job.array() };
     drop(job);
     let stored = app.maintenance.store(turn, &record).await;
     if stored {

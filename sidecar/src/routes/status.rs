@@ -171,10 +171,27 @@ mod tests {
         let window = Window { from: now - 5, to: now + 1, bucket: 1 };
         let points = throughput(&metrics, Tenant::default(), &window, None);
         let keys = [
-            "timestamp", "ingested", "processed", "popMessages", "ingestedPerSecond", "processedPerSecond",
-            "popPerSecond", "avgLagMs", "maxLagMs", "avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots",
-            "dbErrors", "ackFailed", "dlqCount", "queenCpuUserPct", "queenCpuSysPct", "queenRssMb", "dbPoolActive",
-            "dbPoolIdle", "dbPoolSize",
+            "timestamp",
+            "ingested",
+            "processed",
+            "popMessages",
+            "ingestedPerSecond",
+            "processedPerSecond",
+            "popPerSecond",
+            "avgLagMs",
+            "maxLagMs",
+            "avgEventLoopLagMs",
+            "maxEventLoopLagMs",
+            "minFreeSlots",
+            "dbErrors",
+            "ackFailed",
+            "dlqCount",
+            "queenCpuUserPct",
+            "queenCpuSysPct",
+            "queenRssMb",
+            "dbPoolActive",
+            "dbPoolIdle",
+            "dbPoolSize",
         ];
         for key in keys {
             assert!(points[0].get(key).is_some(), "{key}");

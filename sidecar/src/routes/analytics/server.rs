@@ -155,7 +155,8 @@ mod tests {
     fn a_point_of_each_has_the_keys_of_the_wire() {
         let bucket = Bucket { start: 60, length: 5, ..Bucket::default() };
         let point = worker_point(&bucket);
-        for key in ["jobsDone", "avgFreeSlots", "maxJobQueueSize", "backoffSize", "lagCount", "ackSuccess", "dlqCount"] {
+        for key in ["jobsDone", "avgFreeSlots", "maxJobQueueSize", "backoffSize", "lagCount", "ackSuccess", "dlqCount"]
+        {
             assert_eq!(point[key].as_f64(), Some(0.0), "{key}");
         }
         let point = system_point(&bucket);

@@ -158,7 +158,10 @@ mod tests {
         assert_eq!(by_queue.iter().map(|row| &row["key"]).collect::<Vec<_>>(), ["a.x", "a.y", "b"]);
         let by_namespace = rows("namespace", &[bucket], &queues);
         let a = by_namespace.iter().find(|row| row["key"] == "a").unwrap();
-        assert_eq!((&a["queues"], &a["window"]["pushMessages"], &a["now"]["pending"]), (&value!(2), &value!(10), &value!(3)));
+        assert_eq!(
+            (&a["queues"], &a["window"]["pushMessages"], &a["now"]["pending"]),
+            (&value!(2), &value!(10), &value!(3))
+        );
         assert_eq!((&a["now"]["queuesWithoutGroup"], &a["now"]["pendingWithoutGroup"]), (&value!(1), &value!(1)));
         assert_eq!(a["series"]["push"], value!([10]));
     }
