@@ -21,6 +21,7 @@ use row::{Rows, Ticket, Waiter};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Metrics;
+use crate::tenant::Tenant;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -128,8 +129,14 @@ impl Polls {
         self.0.closing.send_replace(true);
     }
 
+    /// Somebody says that there may be something in a queue.
+    pub fn touch(&self, tenant: Tenant, queue: &str) {
+        let keys = self.rows().touched(tenant, queue.to_owned());
+        self.start(keys);
+    }
+
     /// Waiting pops, by queue (the empty name: of a namespace or task).
-    pub fn parked(&self) -> Vec<(String, usize)> {
+    pub fn parked(&self) -> Vec<(Tenant, String, usize)> {
         self.rows().parked()
     }
 
@@ -151,6 +158,9 @@ impl Polls {
         let began = std::time::Instant::now();
         let answer = wanted.pop(&self.0.database).await;
         let messages = answer.as_ref().map_or(0, |popped| popped.messages);
+        if let Err(error) = &answer {
+            self.0.metrics.failed(error);
+        }
         self.0.metrics.pop(wanted, messages, began.elapsed());
         answer
     }

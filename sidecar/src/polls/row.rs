@@ -67,12 +67,12 @@ impl Rows {
         self.rows.is_empty()
     }
 
-    pub fn parked(&self) -> Vec<(String, usize)> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for ((_, queue), keys) in &self.by_queue {
-            *counts.entry(queue).or_default() += keys.iter().map(|k| self.rows[k].waiters.len()).sum::<usize>();
-        }
-        counts.into_iter().filter(|(_, n)| *n > 0).map(|(queue, n)| (queue.to_owned(), n)).collect()
+    pub fn parked(&self) -> Vec<(Tenant, String, usize)> {
+        let waiters = |keys: &[Arc<Key>]| keys.iter().map(|key| self.rows[key].waiters.len()).sum::<usize>();
+        let counts = self.by_queue.iter().map(|((tenant, queue), keys)| (*tenant, queue.clone(), waiters(keys)));
+        let mut counts: Vec<_> = counts.filter(|(_, _, count)| *count > 0).collect();
+        counts.sort();
+        counts
     }
 
     pub fn policy(&self, wanted: &Wanted) -> Option<bool> {

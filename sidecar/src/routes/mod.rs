@@ -1,14 +1,19 @@
 //! The routes, one file a resource.
 
 mod ack;
+mod analytics;
 mod configure;
 mod door;
 mod health;
 mod lease;
+mod metrics;
 mod openapi;
 mod pop;
 mod push;
+pub mod status;
+mod system;
 mod transaction;
+mod window;
 
 use crate::error::Problem;
 use crate::state::Shared;
@@ -30,6 +35,10 @@ pub fn router(app: Shared) -> Router {
         configure::routes(),
         health::routes(),
         openapi::routes(),
+        system::routes(),
+        status::routes(),
+        analytics::routes(),
+        metrics::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
     resources
@@ -56,3 +65,7 @@ fn flag(value: Option<&str>, name: &str) -> Result<Option<bool>, Problem> {
         Some(_) => Err(Problem::bad_request(format!("{name} must be true or false"))),
     }
 }
+
+#[cfg(test)]
+#[path = "operate_tests.rs"]
+mod operate_tests;

@@ -89,12 +89,14 @@ async fn pop(
             StatusCode::NO_CONTENT.into_response()
         });
     }
+    let target = wanted.target.clone();
     let popped = if wait { app.polls.wait(wanted, timeout).await } else { app.polls.pop(wanted).await };
     let popped = popped.map_err(|error| {
         let status = error.status();
         refused(error).with_status(status)
     })?;
     counts.messages.fetch_add(popped.messages as u64, Relaxed);
+    app.metrics.popped(caller.tenant, &target, &popped);
     Ok(match popped.body {
         Some(body) => json(StatusCode::OK, body),
         None => StatusCode::NO_CONTENT.into_response(),
