@@ -3,15 +3,20 @@
 mod ack;
 mod analytics;
 mod configure;
+mod consumer_groups;
+mod dlq;
 mod door;
 mod health;
 mod lease;
+mod messages;
 mod metrics;
 mod openapi;
 mod pop;
 mod push;
+mod resources;
 pub mod status;
 mod system;
+mod traces;
 mod transaction;
 mod window;
 
@@ -24,6 +29,9 @@ use axum::response::{IntoResponse, Response};
 pub use door::Caller;
 use std::time::Duration;
 
+/// Longest page of a listing.
+const MAX_PAGE: i32 = 10_000;
+
 /// Everything that is served.
 pub fn router(app: Shared) -> Router {
     let resources = [
@@ -33,6 +41,11 @@ pub fn router(app: Shared) -> Router {
         lease::routes(),
         transaction::routes(),
         configure::routes(),
+        resources::routes(),
+        messages::routes(),
+        dlq::routes(),
+        consumer_groups::routes(),
+        traces::routes(),
         health::routes(),
         openapi::routes(),
         system::routes(),
@@ -54,6 +67,18 @@ pub fn router(app: Shared) -> Router {
 /// A JSON text as an answer.
 fn json(status: StatusCode, body: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// A parameter that is there and not empty.
+fn text_param(params: &window::Params, name: &str) -> Option<String> {
+    // A name with a NUL cannot be stored, and so matches nothing; the database would not take it as text.
+    params.get(name).filter(|text| !text.is_empty()).map(|text| text.replace('\0', "\u{fffd}"))
+}
+
+/// `limit` and `offset`; what cannot be read is as if it was not there.
+fn page(params: &window::Params, limit: i32) -> (i32, i32) {
+    let number = |name: &str| params.get(name).and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0);
+    (number("limit").unwrap_or(limit).min(MAX_PAGE), number("offset").unwrap_or(0))
 }
 
 /// `true`, `1`, `yes`; anything else that is not a no is refused.

@@ -3,25 +3,29 @@
 
 use super::system::buffer_status;
 use super::window::{Params, Window};
-use super::{Caller, json};
+use super::{Caller, json, page, text_param};
 use crate::database::Statement;
-use crate::error::Problem;
+use crate::error::{CallError, Problem};
 use crate::metrics::minutes::KEPT_MINUTES;
 use crate::metrics::tally::{Bucket, Tally};
 use crate::metrics::{Metrics, Operation, process};
 use crate::state::{App, Shared};
 use crate::tenant::Tenant;
 use crate::times;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde_json::{Value, json as value};
+use tokio_postgres::types::Type;
 
 /// The routes of this file.
 pub fn routes() -> Router<Shared> {
     Router::new()
+        .route("/api/v1/status", get(overall))
+        .route("/api/v1/status/queues", get(queues))
+        .route("/api/v1/status/queues/{queue}", get(queue))
         .route("/api/v1/status/analytics", get(analytics))
         .route("/api/v1/status/buffers", get(buffers))
         .route("/api/v1/stats/refresh", post(refresh))
@@ -114,6 +118,55 @@ pub fn total(metrics: &Metrics, tenant: Tenant, window: &Window) -> Tally {
 /// To three digits.
 pub fn round(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
+}
+
+const OVERALL: Statement =
+    Statement { sql: include_str!("../../sql/status.sql"), types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+const QUEUES: Statement =
+    Statement { sql: include_str!("../../sql/status_queues.sql"), types: &[Type::INT8, Type::INT8] };
+const QUEUE: Statement = Statement { sql: include_str!("../../sql/status_queue.sql"), types: &[Type::TEXT] };
+
+async fn overall(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Query(params): Query<Params>,
+) -> Result<Response, Problem> {
+    let given = |name| text_param(&params, name);
+    let queue = given("queue");
+    let stored = app.database.look(caller.tenant, OVERALL, &[&queue, &given("namespace"), &given("task")]).await?;
+    let mut body: Value = serde_json::from_str(&stored).map_err(|_| CallError::Lost)?;
+    let window = Window::of(&params, 60);
+    let points = throughput(&app.metrics, caller.tenant, &window, queue.as_deref());
+    body["messages"]["requests"] = requests(&app.metrics, caller.tenant, &window);
+    body["messages"]["batchEfficiency"] = batch_efficiency(&app.metrics);
+    body["timeRange"] = window.range();
+    body["bucketMinutes"] = window.bucket.into();
+    body["pointCount"] = points.len().into();
+    body["throughput"] = points.into();
+    body["workers"] = workers(&app, caller.tenant, &window);
+    body["errors"] = errors(&app.metrics, caller.tenant, &window);
+    // Everything is counted when it is asked for.
+    body["statsAge"] = 0.into();
+    Ok(json(StatusCode::OK, body.to_string()))
+}
+
+async fn queues(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Query(params): Query<Params>,
+) -> Result<Response, Problem> {
+    let (limit, offset) = page(&params, 100);
+    let found = app.database.look(caller.tenant, QUEUES, &[&i64::from(limit), &i64::from(offset)]).await?;
+    Ok(json(StatusCode::OK, found))
+}
+
+async fn queue(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let found = app.database.find(caller.tenant, QUEUE, &[&queue]).await?;
+    Ok(json(StatusCode::OK, found.ok_or_else(super::resources::no_queue)?))
 }
 
 async fn analytics(
