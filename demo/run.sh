@@ -3,12 +3,15 @@
 # what came of it, and checks it: the exit status is 0 only when everything was as told.
 set -euo pipefail
 source "$(dirname "$0")/../scripts/cluster.sh"
+source "$(dirname "$0")/../scripts/sidecar.sh"
 source "$(dirname "$0")/screen.sh"
 
 "${CARGO:-cargo}" xtask install "$PG_CONFIG" release
+(cd "$root" && "${CARGO:-cargo}" build --release -p queen-sidecar)
 
 folder=$(server mktemp -d /tmp/queen-demo-XXXXXX)
 goodbye() {
+    stop_sidecar "$folder" || true
     if is_up "$folder"; then stop_cluster "$folder" immediate; fi
     server rm -rf "$folder"
 }
@@ -120,4 +123,6 @@ SELECT queue, partitions, messages, pending, processing, dead_letters FROM queen
 SQL
 check "billing is done, shipping has three to go" "billing 0;shipping 3" \
     "SELECT string_agg(consumer_group || ' ' || pending, ';' ORDER BY consumer_group) FROM queen.consumer_groups"
+
+source "$(dirname "$0")/http.sh"
 summary

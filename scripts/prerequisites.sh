@@ -1,7 +1,8 @@
 #!/bin/bash
 # Sees to it that the PostgreSQL of PG_CONFIG is there with its headers, and what the build needs
-# besides: Rust, a C compiler, libclang. On Debian, PostgreSQL is installed with apt when missing;
-# no server is started. Says nothing when there is nothing to do.
+# besides: Rust, a C compiler, libclang; and curl, for the HTTP server's demo and documents. On Debian,
+# PostgreSQL and curl are installed with apt when missing; no server is started. Says nothing when
+# there is nothing to do.
 set -euo pipefail
 
 pg_config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
@@ -20,20 +21,24 @@ for program in cargo cc make; do
     }
 done
 
-if has_postgres; then exit 0; fi
-
-case $pg_config in
-/usr/lib/postgresql/*/bin/pg_config) ;;
-*)
-    echo "$pg_config is not a PostgreSQL with server headers, initdb and psql" >&2
-    exit 1
-    ;;
-esac
-major=${pg_config#/usr/lib/postgresql/}
-major=${major%%/*}
+packages=()
+if ! command -v curl >/dev/null; then packages+=(curl); fi
+if ! has_postgres; then
+    case $pg_config in
+    /usr/lib/postgresql/*/bin/pg_config) ;;
+    *)
+        echo "$pg_config is not a PostgreSQL with server headers, initdb and psql" >&2
+        exit 1
+        ;;
+    esac
+    major=${pg_config#/usr/lib/postgresql/}
+    major=${major%%/*}
+    packages+=("postgresql-$major" "postgresql-server-dev-$major")
+fi
+if [ ${#packages[@]} = 0 ]; then exit 0; fi
 
 command -v apt-get >/dev/null || {
-    echo "PostgreSQL $major and its server headers are missing, and there is no apt-get to install them: set PG_CONFIG" >&2
+    echo "${packages[*]} are missing, and there is no apt-get to install them (PG_CONFIG chooses another PostgreSQL)" >&2
     exit 1
 }
 
@@ -56,7 +61,6 @@ if [ ! -e "$policy" ]; then
     "${as_root[@]}" chmod 755 "$policy"
 fi
 
-packages=("postgresql-$major" "postgresql-server-dev-$major")
 echo "installing ${packages[*]} with apt-get, without starting a server" >&2
 as_root+=(env DEBIAN_FRONTEND=noninteractive)
 for step in "update" "install -y --no-install-recommends ${packages[*]}"; do

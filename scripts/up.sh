@@ -1,15 +1,19 @@
 #!/bin/bash
-# Builds and installs the extension, and runs a private cluster with it in the background.
-# QUEEN_PGPORT (6542) on 127.0.0.1; QUEEN_DATA is its folder. Run again, it does what is missing:
-# a new build restarts the server, since a preloaded library is never loaded again.
+# Builds and installs the extension, and runs a private cluster with it in the background, and the
+# HTTP server in front of it. QUEEN_PGPORT (6542) and QUEEN_HTTP_PORT (6632), both on 127.0.0.1;
+# QUEEN_DATA is its folder. Run again, it does what is missing: a new build restarts what it is of.
 set -euo pipefail
 source "$(dirname "$0")/cluster.sh"
+source "$(dirname "$0")/sidecar.sh"
 source "$(dirname "$0")/up-folder.sh"
 
 port=${QUEEN_PGPORT:-6542}
+http_port=${QUEEN_HTTP_PORT:-6632}
 
 "${CARGO:-cargo}" xtask install "$PG_CONFIG" release
+(cd "$root" && "${CARGO:-cargo}" build --release -p queen-sidecar)
 build=$(sha256sum <"$("$PG_CONFIG" --pkglibdir)/queen.so")
+http_build=$(sha256sum <"$(sidecar_program)")
 
 private_folder "$folder"
 if ! server test -e "$folder/data/PG_VERSION"; then
@@ -18,7 +22,8 @@ fi
 { mkdir -p "$root/target" && ln -sfn "$folder" "$root/target/cluster"; } 2>/dev/null || true
 
 if is_up "$folder" && [ "$(server cat "$folder/started")" != "$port $build" ]; then
-    echo "restarting: the port or the library is another one"
+    echo "restarting PostgreSQL: the port or the library is another one"
+    stop_sidecar "$folder"
     stop_cluster "$folder"
 fi
 if ! is_up "$folder"; then
@@ -32,5 +37,16 @@ if [ -z "$("${psql[@]}" -d postgres -c "SELECT 1 FROM pg_database WHERE datname 
 fi
 "${psql[@]}" -d queen -c "SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS queen"
 
-echo "up: $folder (log: $folder/log); 'make down' stops it"
+wanted="$http_port $port $http_build"
+if [ -n "$(sidecar_pid "$folder")" ] && [ "$(server cat "$folder/started-http" 2>/dev/null)" != "$wanted" ]; then
+    echo "restarting the HTTP server: a port or the program is another one"
+    stop_sidecar "$folder"
+fi
+if [ -z "$(sidecar_pid "$folder")" ]; then
+    start_sidecar "$folder" "$port" queen "$http_port" >/dev/null
+    server sh -c 'printf %s "$2" > "$1/started-http"' sh "$folder" "$wanted"
+fi
+
+echo "up: $folder (logs: log, queen.log); 'make down' stops it"
+echo "QUEEN_URL=http://127.0.0.1:$http_port"
 echo "DATABASE_URL=postgresql://postgres:$(server cat "$folder/password")@127.0.0.1:$port/queen"

@@ -130,7 +130,8 @@ CREATE TYPE queen.stored_message AS (
     producer       text,
     created_at     timestamptz,
     status         text,
-    is_encrypted   boolean
+    is_encrypted   boolean,
+    segment_offset bigint
 );
 COMMENT ON TYPE queen.stored_message IS 'A message in the log, looked at without consuming it.';
 COMMENT ON COLUMN queen.stored_message.queue IS 'Queue name.';
@@ -147,6 +148,31 @@ COMMENT ON COLUMN queen.stored_message.producer IS 'Authenticated subject of the
 COMMENT ON COLUMN queen.stored_message.created_at IS 'When it was stored; messages stored together share it.';
 COMMENT ON COLUMN queen.stored_message.status IS 'pending, processing, completed or dead_letter.';
 COMMENT ON COLUMN queen.stored_message.is_encrypted IS 'Whether the payload is stored encrypted.';
+COMMENT ON COLUMN queen.stored_message.segment_offset IS 'Offset of the first message of its segment: of those that were stored together.';
+
+CREATE TYPE queen.trace_event AS (
+    id             uuid,
+    queue          text,
+    partition      text,
+    partition_id   uuid,
+    transaction_id text,
+    consumer_group text,
+    event_type     text,
+    data           json,
+    trace_names    text[],
+    created_at     timestamptz
+);
+COMMENT ON TYPE queen.trace_event IS 'What a consumer noted about a message.';
+COMMENT ON COLUMN queen.trace_event.id IS 'Id of the note (UUIDv7).';
+COMMENT ON COLUMN queen.trace_event.queue IS 'Queue of the message, which may be gone.';
+COMMENT ON COLUMN queen.trace_event.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.trace_event.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.trace_event.transaction_id IS 'Transaction id of the message.';
+COMMENT ON COLUMN queen.trace_event.consumer_group IS 'The group that noted it.';
+COMMENT ON COLUMN queen.trace_event.event_type IS 'Kind of the event, the callers word.';
+COMMENT ON COLUMN queen.trace_event.data IS 'What was noted, byte for byte.';
+COMMENT ON COLUMN queen.trace_event.trace_names IS 'Names that it can be found by, with notes on other messages.';
+COMMENT ON COLUMN queen.trace_event.created_at IS 'When it was noted.';
 
 CREATE TYPE queen.frame AS (
     frame_index    int,

@@ -5,6 +5,7 @@
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record                         snapshots; depends on no other row
+--   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
 -- and the newest is found first by a backward index probe: so an old snapshot held by somebody makes nothing longer.
@@ -66,6 +67,7 @@ CREATE TABLE queen.subscription (
     mode       text NOT NULL,              -- all | new | timestamp
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
+    conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -131,6 +133,35 @@ CREATE TABLE queen.dropped_duplicate (
 ) USING heap;
 CREATE INDEX dropped_duplicate_qid_idx ON queen.dropped_duplicate (qid);
 
+-- What a consumer noted about a message. Nothing else refers to it, and it refers to nothing that must be there.
+CREATE TABLE queen.trace (
+    id               uuid CONSTRAINT trace_pkey PRIMARY KEY,
+    tenant           uuid NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    partition        text COLLATE "C" NOT NULL,
+    partition_id     uuid NOT NULL,
+    transaction_id   text COLLATE "C" NOT NULL,
+    transaction_hash bigint NOT NULL,      -- hashtextextended of it: a transaction id may be longer than an index entry
+    consumer_group   text COLLATE "C" NOT NULL,
+    event_type       text COLLATE "C" NOT NULL,
+    data             text NOT NULL,        -- JSON, byte for byte
+    names            text[] COLLATE "C" NOT NULL,
+    created_at       timestamptz NOT NULL
+) USING heap;
+CREATE INDEX trace_address_idx ON queen.trace (partition_id, transaction_hash, id);
+
+-- One row for each name of a trace. The index has all that a list of names counts.
+CREATE TABLE queen.trace_name (
+    tenant           uuid NOT NULL,
+    name             text COLLATE "C" NOT NULL,
+    created_at       timestamptz NOT NULL,
+    trace_id         uuid NOT NULL,
+    partition_id     uuid NOT NULL,
+    transaction_hash bigint NOT NULL
+) USING heap;
+CREATE INDEX trace_name_idx
+    ON queen.trace_name (tenant, name, created_at, trace_id) INCLUDE (partition_id, transaction_hash);
+
 -- Storage. Vacuum's truncation takes a lock that stops traffic: off everywhere. Rows come and go at the rate of the
 -- traffic, so vacuum by count, not by share of the table.
 ALTER TABLE queen.segment SET (vacuum_truncate = off, toast.vacuum_truncate = off,
@@ -148,19 +179,22 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.trace SET (vacuum_truncate = off);
+ALTER TABLE queen.trace_name SET (vacuum_truncate = off);
 
 -- Without a primary key, DELETE would be refused where a publication is FOR ALL TABLES.
 ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
 DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate',
+                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');

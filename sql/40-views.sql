@@ -36,12 +36,16 @@ SELECT e.qid,
        g.gid,
        g.name AS consumer_group,
        x.settled,
-       CASE WHEN g.expires_at > clock.now THEN greatest(x.settled, g.batch_end) ELSE x.settled END AS held
+       CASE WHEN g.expires_at > clock.now THEN greatest(x.settled, g.batch_end) ELSE x.settled END AS held,
+       CASE WHEN g.expires_at > clock.now THEN g.lease_id END   AS lease_id,
+       CASE WHEN g.expires_at > clock.now THEN g.expires_at END AS lease_expires_at,
+       coalesce(g.retries, 0) AS retries,
+       clock.now
   FROM clock
  CROSS JOIN queen.partition_extent e
-  LEFT JOIN LATERAL (SELECT r.gid, r.name, r.start_at, c.committed, c.batch_end, c.expires_at
+  LEFT JOIN LATERAL (SELECT r.gid, r.name, r.start_at, c.committed, c.batch_end, c.lease_id, c.expires_at, c.retries
                        FROM queen.subscription r
-                       LEFT JOIN LATERAL (SELECT committed, batch_end, expires_at FROM queen.cursor
+                       LEFT JOIN LATERAL (SELECT committed, batch_end, lease_id, expires_at, retries FROM queen.cursor
                                            WHERE gid = r.gid AND pid = e.pid ORDER BY seq DESC LIMIT 1) c ON true
                       WHERE r.qid = e.qid AND (r.registered OR c.committed IS NOT NULL)) g ON true
  CROSS JOIN LATERAL (
@@ -80,8 +84,7 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint      AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -89,7 +92,11 @@ SELECT q.name                                   AS queue,
        d.oldest_pending_at,
        q.options::jsonb                         AS options,
        (SELECT coalesce(sum(c.pushes), 0)::bigint FROM queen.dropped_duplicate c
-         WHERE c.qid = q.qid)                   AS duplicates_dropped
+         WHERE c.qid = q.qid)                   AS duplicates_dropped,
+       lpad(to_hex(q.qid), 32, '0')::uuid       AS id,
+       q.created_at,
+       (SELECT count(*) FROM queen.partition p JOIN queen.segment s ON s.pid = p.pid
+         WHERE p.qid = q.qid)                   AS segments
   FROM queen.queue q
   LEFT JOIN LATERAL (
        SELECT sum(w.last_offset - w.held)  AS pending,
@@ -101,6 +108,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
+  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -115,7 +124,10 @@ COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, 
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
 COMMENT ON COLUMN queen.queues.duplicates_dropped IS 'Pushes that were answered as queued and found to be duplicates at their commit: dropped in silence, and counted.';
-GRANT SELECT ON queen.queues TO queen_viewer;
+COMMENT ON COLUMN queen.queues.id IS 'Id of the queue: a name for it that a queue of the same name made later does not get.';
+COMMENT ON COLUMN queen.queues.created_at IS 'When the queue was created.';
+COMMENT ON COLUMN queen.queues.segments IS 'Segments stored. Visits the index entry of every one.';
+GRANT SELECT ON queen.queues TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.partitions WITH (security_barrier) AS
 SELECT q.name AS queue,
@@ -124,9 +136,24 @@ SELECT q.name AS queue,
        e.log_start,
        e.last_offset,
        e.created_at,
-       e.last_write_at
+       e.last_write_at,
+       d.pending,
+       d.processing,
+       coalesce(f.dead_letters, 0)::bigint AS dead_letters,
+       (SELECT s.created_at FROM queen.segment s
+         WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
   JOIN queen.partition_extent e ON e.qid = q.qid
+  LEFT JOIN LATERAL (
+       SELECT g.last_offset - g.held AS pending,
+              g.held - g.settled     AS processing
+         FROM queen.group_position g
+        WHERE g.pid = e.pid
+        ORDER BY g.consumer_group = '__QUEUE_MODE__', g.settled, g.held
+        LIMIT 1) d ON true
+  -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
+  LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
@@ -136,7 +163,11 @@ COMMENT ON COLUMN queen.partitions.log_start IS 'Lowest offset still stored; one
 COMMENT ON COLUMN queen.partitions.last_offset IS 'Highest offset ever given; -1 before the first message.';
 COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created.';
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
-GRANT SELECT ON queen.partitions TO queen_viewer;
+COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
+COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
+GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.consumer_groups WITH (security_barrier) AS
 SELECT g.name AS consumer_group,
@@ -146,7 +177,14 @@ SELECT g.name AS consumer_group,
        coalesce(d.processing, 0)::bigint AS processing,
        d.oldest_pending_at,
        CASE WHEN g.registered THEN g.mode END AS subscription_mode,
-       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp,
+       CASE WHEN g.registered THEN g.created_at END AS subscription_created_at,
+       d.partitions_with_lag,
+       coalesce(d.total_lag, 0)::bigint             AS total_lag,
+       coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
+       d.active_leases,
+       coalesce(d.settled, 0)::bigint               AS settled,
+       g.conflation
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -155,7 +193,14 @@ SELECT g.name AS consumer_group,
               sum(w.held - w.settled)      AS processing,
               min(CASE WHEN w.held < w.last_offset THEN
                   (SELECT s.created_at FROM queen.segment s
-                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at
+                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at,
+              count(*) FILTER (WHERE w.settled < w.last_offset) AS partitions_with_lag,
+              sum(w.last_offset - w.settled)                    AS total_lag,
+              max(CASE WHEN w.settled < w.last_offset THEN
+                  (SELECT extract(epoch FROM w.now - s.created_at)::double precision FROM queen.segment s
+                    WHERE s.pid = w.pid AND s.base <= w.settled + 1 ORDER BY s.base DESC LIMIT 1) END) AS max_time_lag_seconds,
+              count(DISTINCT w.lease_id)                        AS active_leases,
+              sum(w.settled + 1)                                AS settled
          FROM queen.group_position w
         WHERE w.qid = g.qid AND w.gid = g.gid) d ON true
  WHERE q.tenant = (SELECT queen.current_tenant());
@@ -168,7 +213,56 @@ COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lea
 COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
-GRANT SELECT ON queen.consumer_groups TO queen_viewer;
+COMMENT ON COLUMN queen.consumer_groups.subscription_created_at IS 'When the group subscribed, or came to pop from any partition; NULL for a group that only ever named partitions.';
+COMMENT ON COLUMN queen.consumer_groups.partitions_with_lag IS 'Partitions with a message that the group has not settled.';
+COMMENT ON COLUMN queen.consumer_groups.total_lag IS 'Messages that the group has not settled: pending and processing.';
+COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the oldest message that the group has not settled; 0 if there is none.';
+COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
+COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
+COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
+GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
+
+CREATE VIEW queen.group_partitions WITH (security_barrier) AS
+SELECT q.name         AS queue,
+       w.consumer_group,
+       p.name         AS partition,
+       p.partition_id,
+       w.settled,
+       w.last_offset,
+       w.last_offset - w.held AS pending,
+       w.held - w.settled     AS processing,
+       w.lease_id,
+       w.lease_expires_at,
+       w.retries,
+       CASE WHEN w.held < w.last_offset THEN
+           (SELECT s.created_at FROM queen.segment s
+             WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END AS oldest_pending_at,
+       o.created_at AS oldest_unsettled_at,
+       coalesce(extract(epoch FROM w.now - o.created_at), 0)::double precision AS lag_seconds
+  FROM queen.queue q
+  JOIN queen.partition p ON p.qid = q.qid
+ -- A fence (OFFSET 0): one partition at a time, so that looking at one of them does not compute them all.
+ CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL OFFSET 0) w
+  LEFT JOIN LATERAL (SELECT s.created_at FROM queen.segment s
+                      WHERE s.pid = w.pid AND s.base <= w.settled + 1 AND w.settled < w.last_offset
+                      ORDER BY s.base DESC LIMIT 1) o ON true
+ WHERE q.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.group_partitions IS 'How far each consumer group of the current tenant is in each partition that it reads.';
+COMMENT ON COLUMN queen.group_partitions.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.group_partitions.consumer_group IS 'Name of the group; __QUEUE_MODE__ is that of consumers who name none.';
+COMMENT ON COLUMN queen.group_partitions.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.group_partitions.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.group_partitions.settled IS 'Highest offset that the group is done with, retention included; -1 before the first.';
+COMMENT ON COLUMN queen.group_partitions.last_offset IS 'Highest offset of the partition ever given; -1 before the first message.';
+COMMENT ON COLUMN queen.group_partitions.pending IS 'Messages that wait for delivery to the group; those in processing do not count.';
+COMMENT ON COLUMN queen.group_partitions.processing IS 'Messages under a live lease of the group.';
+COMMENT ON COLUMN queen.group_partitions.lease_id IS 'The live lease; NULL if there is none.';
+COMMENT ON COLUMN queen.group_partitions.lease_expires_at IS 'When it ends.';
+COMMENT ON COLUMN queen.group_partitions.retries IS 'Failures charged to the messages that are next.';
+COMMENT ON COLUMN queen.group_partitions.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
+COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest message was stored that the group is not done with; NULL if it is done with all.';
+COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
+GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
 SELECT r.queue,
@@ -185,4 +279,4 @@ COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
 COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
 COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
 COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
-GRANT SELECT ON queen.dlq_depth TO queen_viewer;
+GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;

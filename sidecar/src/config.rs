@@ -44,6 +44,9 @@ pub struct Config {
     /// Milliseconds that a waiting pop waits when it does not say how long
     #[arg(long, env = "POP_DEFAULT_TIMEOUT_MS", default_value_t = 30_000)]
     pub pop_timeout_ms: u64,
+    /// Milliseconds that a pop waits at most, whatever it says: less than proxies on the way allow
+    #[arg(long, env = "POP_MAX_TIMEOUT_MS", default_value_t = 86_400_000)]
+    pub pop_max_timeout_ms: u64,
     /// Where a consumer group starts whose first pop does not say: `new`, or anything else for `all`
     #[arg(long, env = "DEFAULT_SUBSCRIPTION_MODE", default_value = "new")]
     pub default_subscription_mode: String,
@@ -59,6 +62,9 @@ pub struct Config {
     /// Read the tenant from header x-queen-tenant: only behind a proxy that sets it
     #[arg(long, env = "QUEEN_TENANCY_HEADER", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
     pub tenancy_header: bool,
+    /// Says that only a proxy reaches the server, one that sets or removes x-queen-tenant on each request
+    #[arg(long, env = "QUEEN_KV_TRUSTED_PROXY", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
+    pub trusted_proxy: bool,
     /// Log lines: JSON or text
     #[arg(long, env = "QUEEN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -68,4 +74,19 @@ pub struct Config {
     /// Who may do what
     #[command(flatten)]
     pub auth: crate::auth::AuthConfig,
+}
+
+impl Config {
+    /// What no single setting shows to be wrong.
+    ///
+    /// # Errors
+    /// A sentence about the settings that do not go together.
+    pub fn check(&self) -> Result<(), String> {
+        if self.tenancy_header && !self.trusted_proxy {
+            let problem = "QUEEN_TENANCY_HEADER lets every client choose its tenant unless a proxy in front sets the \
+                           header; if one does, set QUEEN_KV_TRUSTED_PROXY=1 too";
+            return Err(problem.to_owned());
+        }
+        Ok(())
+    }
 }

@@ -12,6 +12,7 @@ use crate::tenant::Tenant;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::NoTls;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -37,7 +38,7 @@ pub struct Statement {
 pub struct Database {
     pool: Pool,
     config: Arc<tokio_postgres::Config>,
-    tls: MakeRustlsConnect,
+    tls: Option<MakeRustlsConnect>,
 }
 
 impl Database {
@@ -57,9 +58,14 @@ impl Database {
         }
         pg.keepalives_idle(Duration::from_secs(30));
         pg.tcp_user_timeout(Duration::from_secs(30));
-        let tls = tls::connector(pg.get_ssl_mode())?;
-        let manager =
-            Manager::from_config(pg.clone(), tls.clone(), ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        // Servers do not encrypt on a socket of their own machine.
+        let local = pg.get_hosts().iter().all(|host| matches!(host, tokio_postgres::config::Host::Unix(_)));
+        let tls = if local { None } else { Some(tls::connector(pg.get_ssl_mode())?) };
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = match &tls {
+            Some(tls) => Manager::from_config(pg.clone(), tls.clone(), recycling),
+            None => Manager::from_config(pg.clone(), NoTls, recycling),
+        };
         let pool = Pool::builder(manager)
             .max_size(usize::from(config.pool_size))
             .runtime(Runtime::Tokio1)
@@ -147,9 +153,19 @@ impl Database {
     /// # Errors
     /// `NoConnection`.
     pub async fn connect(&self) -> Result<tokio_postgres::Client, CallError> {
-        let (client, connection) =
-            self.config.connect(self.tls.clone()).await.map_err(|_| CallError::NoConnection)?;
-        tokio::spawn(connection);
+        let none = |_| CallError::NoConnection;
+        let client = match &self.tls {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await.map_err(none)?;
+                tokio::spawn(connection);
+                client
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(none)?;
+                tokio::spawn(connection);
+                client
+            }
+        };
         Ok(client)
     }
 
@@ -205,7 +221,9 @@ pub fn failed(error: tokio_postgres::Error) -> CallError {
 
 fn error_text(error: &deadpool_postgres::PoolError) -> String {
     match error {
-        deadpool_postgres::PoolError::Backend(e) => e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned()),
+        deadpool_postgres::PoolError::Backend(e) => {
+            e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned())
+        }
         other => other.to_string(),
     }
 }

@@ -67,7 +67,7 @@ $guard$;
 --   queen_viewer      look: views, messages, dead letters
 --   queen_operator    viewer, and move or delete single dead letters
 --   queen_admin       all of these, and queues, groups, purges, maintenance
---   queen_sidecar     the functions that answer JSON text, for the HTTP server's login
+--   queen_sidecar     the functions that answer JSON text and those that its other routes call, for the HTTP server's login
 DO $roles$
 DECLARE
     role_name text;
@@ -241,7 +241,8 @@ CREATE TYPE queen.stored_message AS (
     producer       text,
     created_at     timestamptz,
     status         text,
-    is_encrypted   boolean
+    is_encrypted   boolean,
+    segment_offset bigint
 );
 COMMENT ON TYPE queen.stored_message IS 'A message in the log, looked at without consuming it.';
 COMMENT ON COLUMN queen.stored_message.queue IS 'Queue name.';
@@ -258,6 +259,31 @@ COMMENT ON COLUMN queen.stored_message.producer IS 'Authenticated subject of the
 COMMENT ON COLUMN queen.stored_message.created_at IS 'When it was stored; messages stored together share it.';
 COMMENT ON COLUMN queen.stored_message.status IS 'pending, processing, completed or dead_letter.';
 COMMENT ON COLUMN queen.stored_message.is_encrypted IS 'Whether the payload is stored encrypted.';
+COMMENT ON COLUMN queen.stored_message.segment_offset IS 'Offset of the first message of its segment: of those that were stored together.';
+
+CREATE TYPE queen.trace_event AS (
+    id             uuid,
+    queue          text,
+    partition      text,
+    partition_id   uuid,
+    transaction_id text,
+    consumer_group text,
+    event_type     text,
+    data           json,
+    trace_names    text[],
+    created_at     timestamptz
+);
+COMMENT ON TYPE queen.trace_event IS 'What a consumer noted about a message.';
+COMMENT ON COLUMN queen.trace_event.id IS 'Id of the note (UUIDv7).';
+COMMENT ON COLUMN queen.trace_event.queue IS 'Queue of the message, which may be gone.';
+COMMENT ON COLUMN queen.trace_event.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.trace_event.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.trace_event.transaction_id IS 'Transaction id of the message.';
+COMMENT ON COLUMN queen.trace_event.consumer_group IS 'The group that noted it.';
+COMMENT ON COLUMN queen.trace_event.event_type IS 'Kind of the event, the callers word.';
+COMMENT ON COLUMN queen.trace_event.data IS 'What was noted, byte for byte.';
+COMMENT ON COLUMN queen.trace_event.trace_names IS 'Names that it can be found by, with notes on other messages.';
+COMMENT ON COLUMN queen.trace_event.created_at IS 'When it was noted.';
 
 CREATE TYPE queen.frame AS (
     frame_index    int,
@@ -292,6 +318,7 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record                         snapshots; depends on no other row
+--   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
 -- and the newest is found first by a backward index probe: so an old snapshot held by somebody makes nothing longer.
@@ -353,6 +380,7 @@ CREATE TABLE queen.subscription (
     mode       text NOT NULL,              -- all | new | timestamp
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
+    conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -418,6 +446,35 @@ CREATE TABLE queen.dropped_duplicate (
 ) USING heap;
 CREATE INDEX dropped_duplicate_qid_idx ON queen.dropped_duplicate (qid);
 
+-- What a consumer noted about a message. Nothing else refers to it, and it refers to nothing that must be there.
+CREATE TABLE queen.trace (
+    id               uuid CONSTRAINT trace_pkey PRIMARY KEY,
+    tenant           uuid NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    partition        text COLLATE "C" NOT NULL,
+    partition_id     uuid NOT NULL,
+    transaction_id   text COLLATE "C" NOT NULL,
+    transaction_hash bigint NOT NULL,      -- hashtextextended of it: a transaction id may be longer than an index entry
+    consumer_group   text COLLATE "C" NOT NULL,
+    event_type       text COLLATE "C" NOT NULL,
+    data             text NOT NULL,        -- JSON, byte for byte
+    names            text[] COLLATE "C" NOT NULL,
+    created_at       timestamptz NOT NULL
+) USING heap;
+CREATE INDEX trace_address_idx ON queen.trace (partition_id, transaction_hash, id);
+
+-- One row for each name of a trace. The index has all that a list of names counts.
+CREATE TABLE queen.trace_name (
+    tenant           uuid NOT NULL,
+    name             text COLLATE "C" NOT NULL,
+    created_at       timestamptz NOT NULL,
+    trace_id         uuid NOT NULL,
+    partition_id     uuid NOT NULL,
+    transaction_hash bigint NOT NULL
+) USING heap;
+CREATE INDEX trace_name_idx
+    ON queen.trace_name (tenant, name, created_at, trace_id) INCLUDE (partition_id, transaction_hash);
+
 -- Storage. Vacuum's truncation takes a lock that stops traffic: off everywhere. Rows come and go at the rate of the
 -- traffic, so vacuum by count, not by share of the table.
 ALTER TABLE queen.segment SET (vacuum_truncate = off, toast.vacuum_truncate = off,
@@ -435,19 +492,22 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.trace SET (vacuum_truncate = off);
+ALTER TABLE queen.trace_name SET (vacuum_truncate = off);
 
 -- Without a primary key, DELETE would be refused where a publication is FOR ALL TABLES.
 ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
 DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate',
+                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
@@ -542,7 +602,8 @@ GRANT EXECUTE ON FUNCTION queen.ack_batch(json, text) TO queen_consumer;
 --   acknowledgments  A JSON array of objects {transactionId, partitionId, status, leaseId, error, reason}; status as
 --                    in ack.
 --   consumer_group   Name of the consumer group.
--- Result: The wire's array, one object for each acknowledgment.
+-- Result: The wire's array, one object for each acknowledgment; conflated, the number of superseded messages, on the one
+--         that settled a conflating group's lease.
 -- Errors: As ack_batch.
 -- Tables: As ack_batch.
 -- Locks: As ack_batch.
@@ -580,6 +641,33 @@ Example: SELECT queen.ack_lease(lease_id) FROM (SELECT DISTINCT lease_id FROM qu
 REVOKE ALL ON FUNCTION queen.ack_lease(uuid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.ack_lease(uuid) TO queen_consumer;
 
+-- functions/ack_many_json.sql
+
+-- queen.ack_many_json: several ack batches in one call, for the HTTP server.
+--
+-- So that one commit serves the acknowledgments of many clients. Each request is settled as a call of ack_batch_json of
+-- its own would be, in the order given: a failure holds back successes of its own request only, and a later request
+-- meets what an earlier one left. An error undoes all of them: the caller then sends each alone.
+--
+-- Arguments:
+--   requests  A JSON array of objects {consumerGroup, acknowledgments}; acknowledgments as in ack_batch_json. Absent,
+--             null or empty, consumerGroup is __QUEUE_MODE__ and acknowledgments are none.
+-- Result: A JSON array with one array for each request, in order: what ack_batch_json would answer.
+-- Errors: As ack_batch, with the number of the request, from 0, in front of the message.
+-- Tables: As ack_batch.
+-- Locks: First the cursors of all groups and partitions that the requests name, by group name (its bytes), then by
+--        partition in order of creation: the order of everybody who takes several. All until the transaction ends.
+CREATE FUNCTION queen.ack_many_json(requests text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_ack_many_json';
+
+COMMENT ON FUNCTION queen.ack_many_json(text) IS
+'Several ack batches in one call, each settled by itself, for the HTTP server.
+Example: SELECT queen.ack_many_json(''[{"consumerGroup": "billing", "acknowledgments": []}]'');';
+REVOKE ALL ON FUNCTION queen.ack_many_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.ack_many_json(text) TO queen_sidecar;
+
 -- functions/configure.sql
 
 -- queen.configure: create a queue, or change its options.
@@ -610,7 +698,7 @@ COMMENT ON FUNCTION queen.configure(text, jsonb, text) IS
 merge keeps what is not named, replace sets it back to its default; null is the default.
 Example: SELECT queen.configure(''orders'', ''{"leaseTime": 120, "retryLimit": 5}'');';
 REVOKE ALL ON FUNCTION queen.configure(text, jsonb, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.configure(text, jsonb, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.configure(text, jsonb, text) TO queen_admin, queen_sidecar;
 
 -- functions/current_tenant.sql
 
@@ -658,6 +746,29 @@ Example: SELECT f.* FROM queen.segment s, queen.decode_segment(s.data) f LIMIT 1
 REVOKE ALL ON FUNCTION queen.decode_segment(bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.decode_segment(bytea) TO queen_viewer;
 
+-- functions/delete_traces.sql
+
+-- queen.delete_traces: delete old notes.
+--
+-- Nothing else deletes them, not even drop_queue: call it from cron where notes are made.
+--
+-- Arguments:
+--   older_than  Those made longer ago than this.
+-- Result: How many were deleted.
+-- Errors: 22023 (older_than is NULL).
+-- Tables: queen.trace, queen.trace_name (deleted from).
+-- Locks: The notes, until the transaction ends.
+CREATE FUNCTION queen.delete_traces(older_than interval)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_delete_traces';
+
+COMMENT ON FUNCTION queen.delete_traces(interval) IS
+'Deletes the notes of record_trace that are older than this; returns how many.
+Example: SELECT queen.delete_traces(interval ''30 days'');';
+REVOKE ALL ON FUNCTION queen.delete_traces(interval) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.delete_traces(interval) TO queen_admin;
+
 -- functions/dlq.sql
 
 -- queen.dlq: list dead letters.
@@ -669,6 +780,8 @@ GRANT EXECUTE ON FUNCTION queen.decode_segment(bytea) TO queen_viewer;
 --   consumer_group  Only this consumer group.
 --   max_rows        At most so many rows.
 --   skip            Leave out so many rows first.
+--   partition_id    Only this partition.
+--   transaction_id  Only this message; found by index when the partition is given too.
 -- Result: The records. A payload that cannot be decrypted is returned as stored, with is_encrypted true.
 -- Errors: 22023 (max_rows or skip below 0).
 -- Tables: queen.dead_letter_record (read).
@@ -677,17 +790,19 @@ CREATE FUNCTION queen.dlq(
     queue text DEFAULT NULL,
     consumer_group text DEFAULT NULL,
     max_rows int DEFAULT 100,
-    skip int DEFAULT 0
+    skip int DEFAULT 0,
+    partition_id uuid DEFAULT NULL,
+    transaction_id text DEFAULT NULL
 )
     RETURNS SETOF queen.dead_letter
     LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_dlq';
 
-COMMENT ON FUNCTION queen.dlq(text, text, int, int) IS
+COMMENT ON FUNCTION queen.dlq(text, text, int, int, uuid, text) IS
 'Lists dead letters, newest failure first.
 Example: SELECT queue, consumer_group, transaction_id, error, retry_count, payload FROM queen.dlq(''orders'');';
-REVOKE ALL ON FUNCTION queen.dlq(text, text, int, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int) TO queen_viewer;
+REVOKE ALL ON FUNCTION queen.dlq(text, text, int, int, uuid, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_viewer, queen_sidecar;
 
 -- functions/dlq_delete.sql
 
@@ -710,7 +825,7 @@ COMMENT ON FUNCTION queen.dlq_delete(uuid, text) IS
 'Deletes the dead letters of one message, those of all consumer groups; returns how many.
 Example: SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq(''orders'') WHERE error = ''test'';';
 REVOKE ALL ON FUNCTION queen.dlq_delete(uuid, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_delete(uuid, text) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_delete(uuid, text) TO queen_operator, queen_sidecar;
 
 -- functions/dlq_delete_row.sql
 
@@ -732,7 +847,7 @@ COMMENT ON FUNCTION queen.dlq_delete_row(uuid) IS
 'Deletes one dead letter; returns 1, or 0 if there is none of that id.
 Example: SELECT queen.dlq_delete_row(id) FROM queen.dlq(''orders'', max_rows => 1);';
 REVOKE ALL ON FUNCTION queen.dlq_delete_row(uuid) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator, queen_sidecar;
 
 -- functions/dlq_move_v1.sql
 
@@ -762,7 +877,7 @@ COMMENT ON FUNCTION queen.dlq_move_v1(uuid, text, text) IS
 'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate or gone.
 Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;
 
 -- functions/dlq_purge.sql
 
@@ -786,7 +901,7 @@ COMMENT ON FUNCTION queen.dlq_purge(text, text) IS
 'Deletes all dead letters of a queue, or of one of its consumer groups; returns how many.
 Example: SELECT queen.dlq_purge(''orders'', ''billing'');';
 REVOKE ALL ON FUNCTION queen.dlq_purge(text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin, queen_sidecar;
 
 -- functions/drop_consumer_group.sql
 
@@ -816,7 +931,7 @@ COMMENT ON FUNCTION queen.drop_consumer_group(text, text, boolean) IS
 'Removes the cursors and leases of a consumer group, and its subscription; returns how many cursors.
 Example: SELECT queen.drop_consumer_group(''billing'', ''orders'');';
 REVOKE ALL ON FUNCTION queen.drop_consumer_group(text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO queen_admin, queen_sidecar;
 
 -- functions/drop_queue.sql
 
@@ -841,7 +956,36 @@ COMMENT ON FUNCTION queen.drop_queue(text) IS
 'Removes a queue with its messages, consumer groups and dead letters; false if there is none of that name.
 Example: SELECT queen.drop_queue(''orders'');';
 REVOKE ALL ON FUNCTION queen.drop_queue(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin, queen_sidecar;
+
+-- functions/due_json.sql
+
+-- queen.due_json: when pops may find something, for many groups at once.
+--
+-- For the HTTP server: what wait_changes cannot tell, because no commit brings it. It takes nothing: pop next, and
+-- expect that there is nothing after all.
+--
+-- Arguments:
+--   watches  JSON array of [queue, consumer_group] or [queue, consumer_group, partition]; a consumer_group that is null
+--            is __QUEUE_MODE__, a partition that is null is any. Names are compared as they are.
+-- Result: A JSON array with one element a watch, in order: 0: now; n: not before n milliseconds have passed (the end of
+--         a lease, of delayedProcessing or of windowBuffer; or, where far ones are dear to find, when to ask again);
+--         null: nothing is known that time alone would bring. 0 where it is unsure; null for a queue or partition that
+--         there is not.
+-- Errors: 22023 (watches is NULL or not such an array).
+-- Tables: queen.queue, queen.subscription, queen.ready, queen.partition, queen.cursor, queen.segment, queen.trimmed
+--         (read).
+-- Locks: None.
+CREATE FUNCTION queen.due_json(watches text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_due_json';
+
+COMMENT ON FUNCTION queen.due_json(text) IS
+'For each [queue, consumer_group] or [queue, consumer_group, partition], in how many milliseconds a pop may find something.
+Example: SELECT queen.due_json(''[["orders", "billing"], ["orders", "billing", "eu"]]'');';
+REVOKE ALL ON FUNCTION queen.due_json(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.due_json(text) TO queen_sidecar;
 
 -- functions/flush.sql
 
@@ -887,7 +1031,7 @@ COMMENT ON FUNCTION queen.maintain() IS
 'Applies retention and does the housekeeping; safe at any time. Returns what was done.
 Example: SELECT queen.maintain();';
 REVOKE ALL ON FUNCTION queen.maintain() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.maintain() TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.maintain() TO queen_admin, queen_sidecar;
 
 -- functions/message.sql
 
@@ -912,7 +1056,7 @@ COMMENT ON FUNCTION queen.message(uuid, text) IS
 'Looks one stored message up; NULL if there is none.
 Example: SELECT (queen.message(partition_id, ''order-1'')).* FROM queen.partitions WHERE queue = ''orders'';';
 REVOKE ALL ON FUNCTION queen.message(uuid, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.message(uuid, text) TO queen_viewer;
+GRANT EXECUTE ON FUNCTION queen.message(uuid, text) TO queen_viewer, queen_sidecar;
 
 -- functions/messages.sql
 
@@ -952,7 +1096,7 @@ COMMENT ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, i
 'Lists stored messages, newest first, payload included.
 Example: SELECT * FROM queen.messages(''orders'', "from" => now() - interval ''1 hour'') WHERE payload @> ''{"id": 1}'';';
 REVOKE ALL ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) TO queen_viewer;
+GRANT EXECUTE ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) TO queen_viewer, queen_sidecar;
 
 -- functions/nack.sql
 
@@ -1019,10 +1163,14 @@ GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_cons
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
--- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
---         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
+-- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode, conflation
+--         without a named group or with auto_ack); 22007 (subscription_from cannot be read); QN011, QN012 (segment
+--         damaged or unknown, in the partition that is named: otherwise such a partition is passed over for a minute,
+--         with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1037,18 +1185,19 @@ CREATE FUNCTION queen.pop(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop';
 
-COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) IS
 'Takes messages of a queue under a lease, in order, for a consumer group; settle them with ack, ack_lease or nack.
 A new named group starts with what comes after it, unless subscription_mode => ''all''.
 Example: SELECT * FROM queen.pop(''orders'', ''billing'', batch => 10, subscription_mode => ''all'');';
-REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_json.sql
 
@@ -1068,10 +1217,14 @@ GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, te
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop.
 -- Tables: As pop.
 -- Locks: As pop.
@@ -1084,17 +1237,18 @@ CREATE FUNCTION queen.pop_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_pop_json';
 
-COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) IS
 'pop with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_json(''orders'', ''billing'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_sidecar;
 
 -- functions/pop_matching.sql
 
@@ -1117,10 +1271,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolea
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
---         partition with a damaged segment is passed over for a minute, with a WARNING.
+--         subscription_mode, conflation without a named group or with auto_ack); 22007 (subscription_from cannot be
+--         read); QN010 (keys cannot be read). A partition with a damaged segment is passed over for a minute, with a
+--         WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -1135,17 +1293,18 @@ CREATE FUNCTION queen.pop_matching(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop_matching';
 
-COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) IS
 'pop over all queues whose options namespace and task are as given; at least one of the two is required.
 Example: SELECT * FROM queen.pop_matching(namespace => ''shop'', consumer_group => ''audit'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;
 
 -- functions/pop_matching_json.sql
 
@@ -1165,10 +1324,14 @@ GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, bo
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop_matching.
 -- Tables: As pop_matching.
 -- Locks: As pop_matching.
@@ -1181,17 +1344,18 @@ CREATE FUNCTION queen.pop_matching_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
     AS 'MODULE_PATHNAME', 'queen_pop_matching_json';
 
-COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) IS
 'pop_matching with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_matching_json(namespace => ''shop'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text)
+REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean)
    TO queen_sidecar;
 
 -- functions/push.sql
@@ -1283,10 +1447,11 @@ GRANT EXECUTE ON FUNCTION queen.push_batch(json) TO queen_producer;
 -- do little after it. One call locks in one global order, so that two such calls never deadlock.
 --
 -- Arguments:
---   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
---          required, unknown keys are ignored.
+--   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers, producer}; queue and
+--          payload are required, unknown keys are ignored. producer, a string or null, is stored as who pushed the
+--          message: whoever may call this has authenticated them. push_batch ignores that key.
 -- Result: A JSON array with one object for each item: messageId, offset, and duplicate if it is one.
--- Errors: As push_batch.
+-- Errors: As push_batch; QN008 for a producer that is no string or has control characters, too.
 -- Tables: As push_batch.
 -- Locks: As push_batch.
 CREATE FUNCTION queen.push_batch_json(items text)
@@ -1360,6 +1525,43 @@ Example: SELECT r.* FROM queen.partitions p, queen.read(p.partition_id, 0) r WHE
 REVOKE ALL ON FUNCTION queen.read(uuid, bigint, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.read(uuid, bigint, int) TO queen_viewer;
 
+-- functions/record_trace.sql
+
+-- queen.record_trace: note something about a message.
+--
+-- Notes are kept beside the log, with the names of queue and partition: they outlive both. Whether the partition has
+-- such a message is not looked at.
+--
+-- Arguments:
+--   partition_id    Partition of the message.
+--   transaction_id  Transaction id of the message.
+--   data            What to note; any JSON, kept byte for byte.
+--   consumer_group  The group that notes it.
+--   event_type      Kind of the event, a word of the caller's; same rules as a name.
+--   trace_names     Names to find it by, with notes on other messages; same rules as a name. Each counts once.
+-- Result: Id of the note.
+-- Errors: QN001 (bad group, event type or trace name); QN003 (data larger than queen.max_payload_bytes);
+--         QN004, QN005 (bad or too long transaction id); QN014 (no such partition); 22023 (an argument is NULL).
+-- Tables: queen.partition, queen.queue (read); queen.trace, queen.trace_name (written).
+-- Locks: None that another call waits for.
+CREATE FUNCTION queen.record_trace(
+    partition_id uuid,
+    transaction_id text,
+    data json,
+    consumer_group text DEFAULT '__QUEUE_MODE__',
+    event_type text DEFAULT 'info',
+    trace_names text[] DEFAULT NULL
+)
+    RETURNS uuid
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_record_trace';
+
+COMMENT ON FUNCTION queen.record_trace(uuid, text, json, text, text, text[]) IS
+'Notes something about a message; returns the id of the note.
+Example: SELECT queen.record_trace(partition_id, transaction_id, ''{"step": "paid"}'', trace_names => ARRAY[''order-1'']) FROM queen.pop(''orders'', ''billing'');';
+REVOKE ALL ON FUNCTION queen.record_trace(uuid, text, json, text, text, text[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.record_trace(uuid, text, json, text, text, text[]) TO queen_consumer, queen_sidecar;
+
 -- functions/release.sql
 
 -- queen.release: give a lease back.
@@ -1380,7 +1582,7 @@ COMMENT ON FUNCTION queen.release(uuid) IS
 'Gives a lease back without charge; its messages are delivered again. Returns the number of partitions, 0 if the lease is not live.
 Example: SELECT queen.release(lease_id) FROM queen.pop(''orders'', ''billing'') LIMIT 1;';
 REVOKE ALL ON FUNCTION queen.release(uuid) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.release(uuid) TO queen_consumer;
+GRANT EXECUTE ON FUNCTION queen.release(uuid) TO queen_consumer, queen_sidecar;
 
 -- functions/renew_lease.sql
 
@@ -1404,7 +1606,32 @@ COMMENT ON FUNCTION queen.renew_lease(uuid, int) IS
 'Makes a lease last at least so many seconds from now; returns its end, NULL if it is not live.
 Example: SELECT queen.renew_lease(lease_id, 300) FROM queen.pop(''orders'', ''billing'') LIMIT 1;';
 REVOKE ALL ON FUNCTION queen.renew_lease(uuid, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.renew_lease(uuid, int) TO queen_consumer;
+GRANT EXECUTE ON FUNCTION queen.renew_lease(uuid, int) TO queen_consumer, queen_sidecar;
+
+-- functions/renew_lease_json.sql
+
+-- queen.renew_lease_json: renew_lease for the HTTP server: the result as JSON text.
+--
+-- See renew_lease.
+--
+-- Arguments:
+--   lease_id  The lease, as pop gave it.
+--   seconds   Seconds from now, 1 to 604800.
+-- Result: A JSON object: success, renewed (of how many partitions), and newExpiresAt, expiresAt and lease_expires_at,
+--         which are the same: the earliest end of its partitions, null if the lease is not live.
+-- Errors: As renew_lease.
+-- Tables: As renew_lease.
+-- Locks: As renew_lease.
+CREATE FUNCTION queen.renew_lease_json(lease_id uuid, seconds int DEFAULT 60)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 50
+    AS 'MODULE_PATHNAME', 'queen_renew_lease_json';
+
+COMMENT ON FUNCTION queen.renew_lease_json(uuid, int) IS
+'renew_lease with the result as JSON text, for the HTTP server.
+Example: SELECT queen.renew_lease_json(gen_random_uuid());';
+REVOKE ALL ON FUNCTION queen.renew_lease_json(uuid, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.renew_lease_json(uuid, int) TO queen_sidecar;
 
 -- functions/seek.sql
 
@@ -1439,7 +1666,107 @@ COMMENT ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) IS
 'Moves a consumer group to the end or to a point in time, in one partition or all; returns how many cursors were set.
 Example: SELECT queen.seek(''orders'', ''billing'', to_timestamp => now() - interval ''1 day'');';
 REVOKE ALL ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO queen_admin, queen_sidecar;
+
+-- functions/set_subscription.sql
+
+-- queen.set_subscription: change where a consumer group starts.
+--
+-- Matters for partitions that the group has no cursor for yet; cursors stay where they are (see seek).
+--
+-- Arguments:
+--   consumer_group  Name of the consumer group.
+--   start_at        It starts with the first segment stored at or after this; an old one means the beginning.
+-- Result: In how many queues the group had a record to change.
+-- Errors: QN001 (bad name); 22023 (start_at is NULL).
+-- Tables: queen.queue (read); queen.subscription, queen.ready (written).
+-- Locks: Creation and removal of groups in these queues, until the transaction ends.
+CREATE FUNCTION queen.set_subscription(consumer_group text, start_at timestamptz)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_set_subscription';
+
+COMMENT ON FUNCTION queen.set_subscription(text, timestamptz) IS
+'Changes where a consumer group starts in partitions that it has not read from yet; returns in how many queues it is known.
+Example: SELECT queen.set_subscription(''billing'', now() - interval ''1 day'');';
+REVOKE ALL ON FUNCTION queen.set_subscription(text, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.set_subscription(text, timestamptz) TO queen_admin, queen_sidecar;
+
+-- functions/trace_names.sql
+
+-- queen.trace_names: list the names that notes were made under.
+--
+-- The name used last first. Finding them costs a few index probes a name; counting, the index entries of the names that
+-- are returned.
+--
+-- Arguments:
+--   max_rows  At most so many rows.
+--   skip      Leave out so many rows first.
+--   name      Only this name.
+-- Result: One row a name: how many notes it has, on how many messages, when the last one was made; and, the same on each
+--         row, how many names there are in all.
+-- Errors: 22023 (max_rows or skip below 0).
+-- Tables: queen.trace_name (read).
+-- Locks: None.
+CREATE FUNCTION queen.trace_names(max_rows int DEFAULT 50, skip int DEFAULT 0, name text DEFAULT NULL)
+    RETURNS TABLE (trace_name text, trace_count bigint, message_count bigint, last_seen_at timestamptz, total bigint)
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 1000 ROWS 50
+    AS 'MODULE_PATHNAME', 'queen_trace_names';
+
+COMMENT ON FUNCTION queen.trace_names(int, int, text) IS
+'Lists the names that notes were made under, the one used last first, with counts.
+Example: SELECT trace_name, trace_count, message_count FROM queen.trace_names();';
+REVOKE ALL ON FUNCTION queen.trace_names(int, int, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.trace_names(int, int, text) TO queen_viewer, queen_sidecar;
+
+-- functions/traces.sql
+
+-- queen.traces: what was noted about one message.
+--
+-- Oldest first.
+--
+-- Arguments:
+--   partition_id    Partition of the message; may be gone.
+--   transaction_id  Transaction id of the message.
+-- Result: The notes.
+-- Errors: 22023 (an argument is NULL).
+-- Tables: queen.trace (read).
+-- Locks: None.
+CREATE FUNCTION queen.traces(partition_id uuid, transaction_id text)
+    RETURNS SETOF queen.trace_event
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 10
+    AS 'MODULE_PATHNAME', 'queen_traces';
+
+COMMENT ON FUNCTION queen.traces(uuid, text) IS
+'What was noted about one message, oldest first.
+Example: SELECT t.* FROM queen.partitions p, queen.traces(p.partition_id, ''order-1'') t WHERE p.queue = ''orders'';';
+REVOKE ALL ON FUNCTION queen.traces(uuid, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.traces(uuid, text) TO queen_viewer, queen_sidecar;
+
+-- functions/traces_by_name.sql
+
+-- queen.traces_by_name: what was noted under one name, whatever the message.
+--
+-- Newest first; the order is stable, so that skip pages through it.
+--
+-- Arguments:
+--   name      The name; by bytes.
+--   max_rows  At most so many rows.
+--   skip      Leave out so many rows first.
+-- Result: The notes.
+-- Errors: 22023 (name is NULL, max_rows or skip below 0).
+-- Tables: queen.trace, queen.trace_name (read).
+-- Locks: None.
+CREATE FUNCTION queen.traces_by_name(name text, max_rows int DEFAULT 100, skip int DEFAULT 0)
+    RETURNS SETOF queen.trace_event
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 100
+    AS 'MODULE_PATHNAME', 'queen_traces_by_name';
+
+COMMENT ON FUNCTION queen.traces_by_name(text, int, int) IS
+'What was noted under one name, newest first.
+Example: SELECT created_at, queue, transaction_id, event_type, data FROM queen.traces_by_name(''order-1'');';
+REVOKE ALL ON FUNCTION queen.traces_by_name(text, int, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.traces_by_name(text, int, int) TO queen_viewer, queen_sidecar;
 
 -- functions/transaction.sql
 
@@ -1460,7 +1787,7 @@ GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO 
 --               "consumerGroup", "leaseId", "error"}.
 -- Result: {"transactionId", "success", "results": [...]}; on failure success is false, with reason and error,
 --         and results is empty.
--- Errors: QN008 (not an array or object of operations); 42501 (not both producer and consumer).
+-- Errors: QN008 (not an array or object of operations; kv or timers that are not empty); 42501 (not both producer and consumer).
 -- Tables: As push_batch and ack.
 -- Locks: First the cursors, then the partitions pushed to, both ascending, until the transaction ends.
 CREATE FUNCTION queen.transaction(operations json)
@@ -1474,6 +1801,33 @@ For roles that are both queen_producer and queen_consumer.
 Example: SELECT queen.transaction(''[{"type": "push", "items": [{"queue": "invoices", "payload": {"order": 1}}]}]'');';
 REVOKE ALL ON FUNCTION queen.transaction(json) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.transaction(json) TO queen_producer, queen_consumer;
+
+-- functions/transaction_json.sql
+
+-- queen.transaction_json: transaction for the HTTP server: text in, text out.
+--
+-- See transaction. Whoever may call this serves producers and consumers, and has authenticated them: it needs no other
+-- right, and says who pushes.
+--
+-- Arguments:
+--   operations  The wire's body {"operations": [...], "requiredLeases": [...]}, or the bare array. A push has its fields
+--               itself or a list items; its payload is payload, else data, else {}; a traceId that is no UUID is dropped.
+--               kv and timers must be absent, null or empty.
+--   producer    Stored as who pushed the messages; NULL: nobody in particular.
+-- Result: As transaction, as JSON text.
+-- Errors: QN008 (operations that the wire refuses, in its words; producer with control characters).
+-- Tables: As transaction.
+-- Locks: As transaction.
+CREATE FUNCTION queen.transaction_json(operations text, producer text DEFAULT NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
+    AS 'MODULE_PATHNAME', 'queen_transaction_json';
+
+COMMENT ON FUNCTION queen.transaction_json(text, text) IS
+'transaction with text in and out, and the name of who pushes, for the HTTP server.
+Example: SELECT queen.transaction_json(''[{"type": "push", "queue": "invoices", "payload": {"order": 1}}]'', ''ada'');';
+REVOKE ALL ON FUNCTION queen.transaction_json(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.transaction_json(text, text) TO queen_sidecar;
 
 -- functions/verify.sql
 
@@ -1531,7 +1885,45 @@ COMMENT ON PROCEDURE queen.wait(text, text, int, boolean) IS
 Not inside a transaction block.
 Example: CALL queen.wait(''orders'', ''billing'', 5000);';
 REVOKE ALL ON PROCEDURE queen.wait(text, text, int, boolean) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consumer;
+GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consumer, queen_sidecar;
+
+-- functions/wait_changes.sql
+
+-- queen.wait_changes: sleep until a commit has touched any queue.
+--
+-- One session that calls it again and again with the position of the answer before hears of every commit by which a
+-- group may newly find something: messages, leases given back, seeks. It is for the HTTP server, which parks its long
+-- polls meanwhile. A procedure, so that it holds no snapshot while it sleeps. What time alone brings (a lease that runs
+-- out, a delay) is no commit: due_json says when. COMMIT PREPARED is not heard of.
+--
+-- The server keeps the last 8192 changes in shared memory, and so needs the library in shared_preload_libraries.
+-- Without, a call sleeps at most 50 ms, and answers that anything may have happened.
+--
+-- Arguments:
+--   since       Position of an earlier answer; NULL or anything else: the answer comes at once, for a position.
+--   timeout_ms  At most so many milliseconds; 0 only looks.
+--   changes     Result; what is passed in does not matter.
+-- Result: changes: a JSON object: position, for the next call, and either all: true, when it cannot tell what happened
+--         (since is no position of this start of the server, or lies too far behind), or queues: tenant and queue of
+--         each that was touched after since, each once, of all tenants, at most 1000 (the next call brings the others);
+--         none after the timeout. A queue that was dropped meanwhile is left out.
+-- Errors: 25001 (inside a transaction block, or called by a function); 22023 (timeout_ms below 0).
+-- Tables: queen.queue (read).
+-- Locks: None.
+CREATE PROCEDURE queen.wait_changes(
+    since text,
+    timeout_ms int,
+    INOUT changes text DEFAULT NULL
+)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'queen_wait_changes';
+
+COMMENT ON PROCEDURE queen.wait_changes(text, int, text) IS
+'Sleeps until a commit after position since has touched any queue, or timeout_ms milliseconds have passed.
+Not inside a transaction block.
+Example: CALL queen.wait_changes(NULL, 5000);';
+REVOKE ALL ON PROCEDURE queen.wait_changes(text, int, text) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE queen.wait_changes(text, int, text) TO queen_sidecar;
 
 -- 40-views.sql
 
@@ -1573,12 +1965,16 @@ SELECT e.qid,
        g.gid,
        g.name AS consumer_group,
        x.settled,
-       CASE WHEN g.expires_at > clock.now THEN greatest(x.settled, g.batch_end) ELSE x.settled END AS held
+       CASE WHEN g.expires_at > clock.now THEN greatest(x.settled, g.batch_end) ELSE x.settled END AS held,
+       CASE WHEN g.expires_at > clock.now THEN g.lease_id END   AS lease_id,
+       CASE WHEN g.expires_at > clock.now THEN g.expires_at END AS lease_expires_at,
+       coalesce(g.retries, 0) AS retries,
+       clock.now
   FROM clock
  CROSS JOIN queen.partition_extent e
-  LEFT JOIN LATERAL (SELECT r.gid, r.name, r.start_at, c.committed, c.batch_end, c.expires_at
+  LEFT JOIN LATERAL (SELECT r.gid, r.name, r.start_at, c.committed, c.batch_end, c.lease_id, c.expires_at, c.retries
                        FROM queen.subscription r
-                       LEFT JOIN LATERAL (SELECT committed, batch_end, expires_at FROM queen.cursor
+                       LEFT JOIN LATERAL (SELECT committed, batch_end, lease_id, expires_at, retries FROM queen.cursor
                                            WHERE gid = r.gid AND pid = e.pid ORDER BY seq DESC LIMIT 1) c ON true
                       WHERE r.qid = e.qid AND (r.registered OR c.committed IS NOT NULL)) g ON true
  CROSS JOIN LATERAL (
@@ -1617,8 +2013,7 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint      AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -1626,7 +2021,11 @@ SELECT q.name                                   AS queue,
        d.oldest_pending_at,
        q.options::jsonb                         AS options,
        (SELECT coalesce(sum(c.pushes), 0)::bigint FROM queen.dropped_duplicate c
-         WHERE c.qid = q.qid)                   AS duplicates_dropped
+         WHERE c.qid = q.qid)                   AS duplicates_dropped,
+       lpad(to_hex(q.qid), 32, '0')::uuid       AS id,
+       q.created_at,
+       (SELECT count(*) FROM queen.partition p JOIN queen.segment s ON s.pid = p.pid
+         WHERE p.qid = q.qid)                   AS segments
   FROM queen.queue q
   LEFT JOIN LATERAL (
        SELECT sum(w.last_offset - w.held)  AS pending,
@@ -1638,6 +2037,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
+  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -1652,7 +2053,10 @@ COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, 
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
 COMMENT ON COLUMN queen.queues.duplicates_dropped IS 'Pushes that were answered as queued and found to be duplicates at their commit: dropped in silence, and counted.';
-GRANT SELECT ON queen.queues TO queen_viewer;
+COMMENT ON COLUMN queen.queues.id IS 'Id of the queue: a name for it that a queue of the same name made later does not get.';
+COMMENT ON COLUMN queen.queues.created_at IS 'When the queue was created.';
+COMMENT ON COLUMN queen.queues.segments IS 'Segments stored. Visits the index entry of every one.';
+GRANT SELECT ON queen.queues TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.partitions WITH (security_barrier) AS
 SELECT q.name AS queue,
@@ -1661,9 +2065,24 @@ SELECT q.name AS queue,
        e.log_start,
        e.last_offset,
        e.created_at,
-       e.last_write_at
+       e.last_write_at,
+       d.pending,
+       d.processing,
+       coalesce(f.dead_letters, 0)::bigint AS dead_letters,
+       (SELECT s.created_at FROM queen.segment s
+         WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
   JOIN queen.partition_extent e ON e.qid = q.qid
+  LEFT JOIN LATERAL (
+       SELECT g.last_offset - g.held AS pending,
+              g.held - g.settled     AS processing
+         FROM queen.group_position g
+        WHERE g.pid = e.pid
+        ORDER BY g.consumer_group = '__QUEUE_MODE__', g.settled, g.held
+        LIMIT 1) d ON true
+  -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
+  LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
@@ -1673,7 +2092,11 @@ COMMENT ON COLUMN queen.partitions.log_start IS 'Lowest offset still stored; one
 COMMENT ON COLUMN queen.partitions.last_offset IS 'Highest offset ever given; -1 before the first message.';
 COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created.';
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
-GRANT SELECT ON queen.partitions TO queen_viewer;
+COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
+COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
+GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.consumer_groups WITH (security_barrier) AS
 SELECT g.name AS consumer_group,
@@ -1683,7 +2106,14 @@ SELECT g.name AS consumer_group,
        coalesce(d.processing, 0)::bigint AS processing,
        d.oldest_pending_at,
        CASE WHEN g.registered THEN g.mode END AS subscription_mode,
-       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp
+       CASE WHEN g.registered THEN nullif(g.start_at, '-infinity') END AS subscription_timestamp,
+       CASE WHEN g.registered THEN g.created_at END AS subscription_created_at,
+       d.partitions_with_lag,
+       coalesce(d.total_lag, 0)::bigint             AS total_lag,
+       coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
+       d.active_leases,
+       coalesce(d.settled, 0)::bigint               AS settled,
+       g.conflation
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -1692,7 +2122,14 @@ SELECT g.name AS consumer_group,
               sum(w.held - w.settled)      AS processing,
               min(CASE WHEN w.held < w.last_offset THEN
                   (SELECT s.created_at FROM queen.segment s
-                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at
+                    WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END) AS oldest_pending_at,
+              count(*) FILTER (WHERE w.settled < w.last_offset) AS partitions_with_lag,
+              sum(w.last_offset - w.settled)                    AS total_lag,
+              max(CASE WHEN w.settled < w.last_offset THEN
+                  (SELECT extract(epoch FROM w.now - s.created_at)::double precision FROM queen.segment s
+                    WHERE s.pid = w.pid AND s.base <= w.settled + 1 ORDER BY s.base DESC LIMIT 1) END) AS max_time_lag_seconds,
+              count(DISTINCT w.lease_id)                        AS active_leases,
+              sum(w.settled + 1)                                AS settled
          FROM queen.group_position w
         WHERE w.qid = g.qid AND w.gid = g.gid) d ON true
  WHERE q.tenant = (SELECT queen.current_tenant());
@@ -1705,7 +2142,56 @@ COMMENT ON COLUMN queen.consumer_groups.processing IS 'Messages under a live lea
 COMMENT ON COLUMN queen.consumer_groups.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_mode IS 'Where the group started: all, new or timestamp; NULL for a group that only ever named partitions.';
 COMMENT ON COLUMN queen.consumer_groups.subscription_timestamp IS 'It started with messages stored from then on; NULL for the beginning.';
-GRANT SELECT ON queen.consumer_groups TO queen_viewer;
+COMMENT ON COLUMN queen.consumer_groups.subscription_created_at IS 'When the group subscribed, or came to pop from any partition; NULL for a group that only ever named partitions.';
+COMMENT ON COLUMN queen.consumer_groups.partitions_with_lag IS 'Partitions with a message that the group has not settled.';
+COMMENT ON COLUMN queen.consumer_groups.total_lag IS 'Messages that the group has not settled: pending and processing.';
+COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the oldest message that the group has not settled; 0 if there is none.';
+COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
+COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
+COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
+GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
+
+CREATE VIEW queen.group_partitions WITH (security_barrier) AS
+SELECT q.name         AS queue,
+       w.consumer_group,
+       p.name         AS partition,
+       p.partition_id,
+       w.settled,
+       w.last_offset,
+       w.last_offset - w.held AS pending,
+       w.held - w.settled     AS processing,
+       w.lease_id,
+       w.lease_expires_at,
+       w.retries,
+       CASE WHEN w.held < w.last_offset THEN
+           (SELECT s.created_at FROM queen.segment s
+             WHERE s.pid = w.pid AND s.base <= w.held + 1 ORDER BY s.base DESC LIMIT 1) END AS oldest_pending_at,
+       o.created_at AS oldest_unsettled_at,
+       coalesce(extract(epoch FROM w.now - o.created_at), 0)::double precision AS lag_seconds
+  FROM queen.queue q
+  JOIN queen.partition p ON p.qid = q.qid
+ -- A fence (OFFSET 0): one partition at a time, so that looking at one of them does not compute them all.
+ CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL OFFSET 0) w
+  LEFT JOIN LATERAL (SELECT s.created_at FROM queen.segment s
+                      WHERE s.pid = w.pid AND s.base <= w.settled + 1 AND w.settled < w.last_offset
+                      ORDER BY s.base DESC LIMIT 1) o ON true
+ WHERE q.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.group_partitions IS 'How far each consumer group of the current tenant is in each partition that it reads.';
+COMMENT ON COLUMN queen.group_partitions.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.group_partitions.consumer_group IS 'Name of the group; __QUEUE_MODE__ is that of consumers who name none.';
+COMMENT ON COLUMN queen.group_partitions.partition IS 'Partition name.';
+COMMENT ON COLUMN queen.group_partitions.partition_id IS 'Id of the partition.';
+COMMENT ON COLUMN queen.group_partitions.settled IS 'Highest offset that the group is done with, retention included; -1 before the first.';
+COMMENT ON COLUMN queen.group_partitions.last_offset IS 'Highest offset of the partition ever given; -1 before the first message.';
+COMMENT ON COLUMN queen.group_partitions.pending IS 'Messages that wait for delivery to the group; those in processing do not count.';
+COMMENT ON COLUMN queen.group_partitions.processing IS 'Messages under a live lease of the group.';
+COMMENT ON COLUMN queen.group_partitions.lease_id IS 'The live lease; NULL if there is none.';
+COMMENT ON COLUMN queen.group_partitions.lease_expires_at IS 'When it ends.';
+COMMENT ON COLUMN queen.group_partitions.retries IS 'Failures charged to the messages that are next.';
+COMMENT ON COLUMN queen.group_partitions.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
+COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest message was stored that the group is not done with; NULL if it is done with all.';
+COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
+GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
 SELECT r.queue,
@@ -1722,7 +2208,7 @@ COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
 COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
 COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
 COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
-GRANT SELECT ON queen.dlq_depth TO queen_viewer;
+GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
 
 -- 90-grants.sql
 

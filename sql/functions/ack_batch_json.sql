@@ -6,7 +6,8 @@
 --   acknowledgments  A JSON array of objects {transactionId, partitionId, status, leaseId, error, reason}; status as
 --                    in ack.
 --   consumer_group   Name of the consumer group.
--- Result: The wire's array, one object for each acknowledgment.
+-- Result: The wire's array, one object for each acknowledgment; conflated, the number of superseded messages, on the one
+--         that settled a conflating group's lease.
 -- Errors: As ack_batch.
 -- Tables: As ack_batch.
 -- Locks: As ack_batch.

@@ -26,4 +26,4 @@ COMMENT ON FUNCTION queen.configure(text, jsonb, text) IS
 merge keeps what is not named, replace sets it back to its default; null is the default.
 Example: SELECT queen.configure(''orders'', ''{"leaseTime": 120, "retryLimit": 5}'');';
 REVOKE ALL ON FUNCTION queen.configure(text, jsonb, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.configure(text, jsonb, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.configure(text, jsonb, text) TO queen_admin, queen_sidecar;

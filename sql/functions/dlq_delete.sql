@@ -17,4 +17,4 @@ COMMENT ON FUNCTION queen.dlq_delete(uuid, text) IS
 'Deletes the dead letters of one message, those of all consumer groups; returns how many.
 Example: SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq(''orders'') WHERE error = ''test'';';
 REVOKE ALL ON FUNCTION queen.dlq_delete(uuid, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_delete(uuid, text) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_delete(uuid, text) TO queen_operator, queen_sidecar;

@@ -16,4 +16,4 @@ COMMENT ON FUNCTION queen.dlq_delete_row(uuid) IS
 'Deletes one dead letter; returns 1, or 0 if there is none of that id.
 Example: SELECT queen.dlq_delete_row(id) FROM queen.dlq(''orders'', max_rows => 1);';
 REVOKE ALL ON FUNCTION queen.dlq_delete_row(uuid) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator, queen_sidecar;

@@ -24,4 +24,4 @@ COMMENT ON FUNCTION queen.dlq_move_v1(uuid, text, text) IS
 'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate or gone.
 Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator;
+GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;

@@ -18,4 +18,4 @@ COMMENT ON FUNCTION queen.dlq_purge(text, text) IS
 'Deletes all dead letters of a queue, or of one of its consumer groups; returns how many.
 Example: SELECT queen.dlq_purge(''orders'', ''billing'');';
 REVOKE ALL ON FUNCTION queen.dlq_purge(text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin, queen_sidecar;

@@ -24,4 +24,4 @@ COMMENT ON FUNCTION queen.drop_consumer_group(text, text, boolean) IS
 'Removes the cursors and leases of a consumer group, and its subscription; returns how many cursors.
 Example: SELECT queen.drop_consumer_group(''billing'', ''orders'');';
 REVOKE ALL ON FUNCTION queen.drop_consumer_group(text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO queen_admin, queen_sidecar;

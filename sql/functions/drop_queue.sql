@@ -19,4 +19,4 @@ COMMENT ON FUNCTION queen.drop_queue(text) IS
 'Removes a queue with its messages, consumer groups and dead letters; false if there is none of that name.
 Example: SELECT queen.drop_queue(''orders'');';
 REVOKE ALL ON FUNCTION queen.drop_queue(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin, queen_sidecar;

@@ -17,4 +17,4 @@ COMMENT ON FUNCTION queen.maintain() IS
 'Applies retention and does the housekeeping; safe at any time. Returns what was done.
 Example: SELECT queen.maintain();';
 REVOKE ALL ON FUNCTION queen.maintain() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.maintain() TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.maintain() TO queen_admin, queen_sidecar;

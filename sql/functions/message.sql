@@ -19,4 +19,4 @@ COMMENT ON FUNCTION queen.message(uuid, text) IS
 'Looks one stored message up; NULL if there is none.
 Example: SELECT (queen.message(partition_id, ''order-1'')).* FROM queen.partitions WHERE queue = ''orders'';';
 REVOKE ALL ON FUNCTION queen.message(uuid, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.message(uuid, text) TO queen_viewer;
+GRANT EXECUTE ON FUNCTION queen.message(uuid, text) TO queen_viewer, queen_sidecar;

@@ -34,4 +34,4 @@ COMMENT ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, i
 'Lists stored messages, newest first, payload included.
 Example: SELECT * FROM queen.messages(''orders'', "from" => now() - interval ''1 hour'') WHERE payload @> ''{"id": 1}'';';
 REVOKE ALL ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) TO queen_viewer;
+GRANT EXECUTE ON FUNCTION queen.messages(text, text, timestamptz, timestamptz, text, int, int) TO queen_viewer, queen_sidecar;

@@ -25,10 +25,14 @@
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: The messages, partition by partition, in order; no row if there is nothing.
--- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode);
---         22007 (subscription_from cannot be read); QN011, QN012 (segment damaged or unknown, in the partition that is
---         named: otherwise such a partition is passed over for a minute, with a WARNING); QN010 (keys cannot be read).
+-- Errors: QN001 (bad name); 22023 (batch below 1, lease_seconds out of range, unknown subscription_mode, conflation
+--         without a named group or with auto_ack); 22007 (subscription_from cannot be read); QN011, QN012 (segment
+--         damaged or unknown, in the partition that is named: otherwise such a partition is passed over for a minute,
+--         with a WARNING); QN010 (keys cannot be read).
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -43,15 +47,16 @@ CREATE FUNCTION queen.pop(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop';
 
-COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) IS
 'Takes messages of a queue under a lease, in order, for a consumer group; settle them with ack, ack_lease or nack.
 A new named group starts with what comes after it, unless subscription_mode => ''all''.
 Example: SELECT * FROM queen.pop(''orders'', ''billing'', batch => 10, subscription_mode => ''all'');';
-REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop(text, text, int, text, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;

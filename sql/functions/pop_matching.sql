@@ -17,10 +17,14 @@
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
 --   jsonb_payload      false: payload stays NULL, payload_text has it all the same; saves the conversion to jsonb, about
 --                      half the cost of a large pop.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: As pop.
 -- Errors: 22023 (neither namespace nor task); 22023 (batch below 1, lease_seconds out of range, unknown
---         subscription_mode); 22007 (subscription_from cannot be read); QN010 (keys cannot be read). A
---         partition with a damaged segment is passed over for a minute, with a WARNING.
+--         subscription_mode, conflation without a named group or with auto_ack); 22007 (subscription_from cannot be
+--         read); QN010 (keys cannot be read). A partition with a damaged segment is passed over for a minute, with a
+--         WARNING.
 -- Tables: queen.queue, queen.partition, queen.segment (read); queen.subscription, queen.cursor, queen.ready
 --         (written).
 -- Locks: The cursor of the group in each partition it takes, until the transaction ends; a cursor locked by
@@ -35,14 +39,15 @@ CREATE FUNCTION queen.pop_matching(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    jsonb_payload boolean DEFAULT true
+    jsonb_payload boolean DEFAULT true,
+    conflation boolean DEFAULT NULL
 )
     RETURNS SETOF queen.message
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_pop_matching';
 
-COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) IS
 'pop over all queues whose options namespace and task are as given; at least one of the two is required.
 Example: SELECT * FROM queen.pop_matching(namespace => ''shop'', consumer_group => ''audit'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean) TO queen_consumer;
+REVOKE ALL ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching(text, text, text, int, int, int, boolean, text, text, boolean, boolean) TO queen_consumer;

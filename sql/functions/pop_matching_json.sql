@@ -14,10 +14,14 @@
 --   auto_ack           true: settled as delivered, no lease. What the caller loses is lost.
 --   subscription_mode  Where a new group starts: all or new. By default queen.default_subscription_mode, which is new.
 --   subscription_from  Where a new group starts: now, or a timestamp; overrides the mode.
+--   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
+--                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
+--                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
---         there are any.
+--         there are any. conflation true if the group conflates, or would; conflationConflict true if the argument says
+--         otherwise than the group's policy.
 -- Errors: As pop_matching.
 -- Tables: As pop_matching.
 -- Locks: As pop_matching.
@@ -30,15 +34,16 @@ CREATE FUNCTION queen.pop_matching_json(
     lease_seconds int DEFAULT NULL,
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
-    subscription_from text DEFAULT NULL
+    subscription_from text DEFAULT NULL,
+    conflation boolean DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 200
     AS 'MODULE_PATHNAME', 'queen_pop_matching_json';
 
-COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) IS
+COMMENT ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) IS
 'pop_matching with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_matching_json(namespace => ''shop'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text)
+REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean)
    TO queen_sidecar;

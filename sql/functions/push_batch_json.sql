@@ -5,10 +5,11 @@
 -- do little after it. One call locks in one global order, so that two such calls never deadlock.
 --
 -- Arguments:
---   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers}; queue and payload are
---          required, unknown keys are ignored.
+--   items  A JSON array of objects {queue, partition, payload, transactionId, traceId, headers, producer}; queue and
+--          payload are required, unknown keys are ignored. producer, a string or null, is stored as who pushed the
+--          message: whoever may call this has authenticated them. push_batch ignores that key.
 -- Result: A JSON array with one object for each item: messageId, offset, and duplicate if it is one.
--- Errors: As push_batch.
+-- Errors: As push_batch; QN008 for a producer that is no string or has control characters, too.
 -- Tables: As push_batch.
 -- Locks: As push_batch.
 CREATE FUNCTION queen.push_batch_json(items text)

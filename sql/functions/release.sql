@@ -16,4 +16,4 @@ COMMENT ON FUNCTION queen.release(uuid) IS
 'Gives a lease back without charge; its messages are delivered again. Returns the number of partitions, 0 if the lease is not live.
 Example: SELECT queen.release(lease_id) FROM queen.pop(''orders'', ''billing'') LIMIT 1;';
 REVOKE ALL ON FUNCTION queen.release(uuid) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.release(uuid) TO queen_consumer;
+GRANT EXECUTE ON FUNCTION queen.release(uuid) TO queen_consumer, queen_sidecar;

@@ -18,4 +18,4 @@ COMMENT ON FUNCTION queen.renew_lease(uuid, int) IS
 'Makes a lease last at least so many seconds from now; returns its end, NULL if it is not live.
 Example: SELECT queen.renew_lease(lease_id, 300) FROM queen.pop(''orders'', ''billing'') LIMIT 1;';
 REVOKE ALL ON FUNCTION queen.renew_lease(uuid, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.renew_lease(uuid, int) TO queen_consumer;
+GRANT EXECUTE ON FUNCTION queen.renew_lease(uuid, int) TO queen_consumer, queen_sidecar;

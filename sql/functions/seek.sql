@@ -29,4 +29,4 @@ COMMENT ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) IS
 'Moves a consumer group to the end or to a point in time, in one partition or all; returns how many cursors were set.
 Example: SELECT queen.seek(''orders'', ''billing'', to_timestamp => now() - interval ''1 day'');';
 REVOKE ALL ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO queen_admin;
+GRANT EXECUTE ON FUNCTION queen.seek(text, text, boolean, timestamptz, text) TO queen_admin, queen_sidecar;

@@ -15,7 +15,7 @@
 --               "consumerGroup", "leaseId", "error"}.
 -- Result: {"transactionId", "success", "results": [...]}; on failure success is false, with reason and error,
 --         and results is empty.
--- Errors: QN008 (not an array or object of operations); 42501 (not both producer and consumer).
+-- Errors: QN008 (not an array or object of operations; kv or timers that are not empty); 42501 (not both producer and consumer).
 -- Tables: As push_batch and ack.
 -- Locks: First the cursors, then the partitions pushed to, both ascending, until the transaction ends.
 CREATE FUNCTION queen.transaction(operations json)

@@ -28,4 +28,4 @@ COMMENT ON PROCEDURE queen.wait(text, text, int, boolean) IS
 Not inside a transaction block.
 Example: CALL queen.wait(''orders'', ''billing'', 5000);';
 REVOKE ALL ON PROCEDURE queen.wait(text, text, int, boolean) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consumer;
+GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consumer, queen_sidecar;

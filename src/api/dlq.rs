@@ -9,11 +9,17 @@ use crate::pg::value::Value;
 use crate::rows::dead_letter;
 use pgrx::pg_sys::Datum;
 
-/// `queen.dlq(queue, consumer_group, max_rows, skip) → SETOF dead_letter`
+/// `queen.dlq(queue, consumer_group, max_rows, skip, partition_id, transaction_id) → SETOF dead_letter`
 pub fn dlq(call: &Call) -> Result<Datum> {
     let max_rows = arguments::not_negative(call.int4(2), "max_rows", 100)?;
     let skip = arguments::not_negative(call.int4(3), "skip", 0)?;
-    let records = dead_letter::list(guc::tenant()?, call.text(0)?, call.text(1)?, max_rows, skip);
+    let only = dead_letter::Only {
+        queue: call.text(0)?,
+        group: call.text(1)?,
+        partition_id: call.uuid(4),
+        transaction_id: call.text(5)?,
+    };
+    let records = dead_letter::list(guc::tenant()?, &only, max_rows, skip);
     let opener = Opener::new();
     let mut rows = call.rows();
     for record in &records {

@@ -4,7 +4,7 @@ use crate::api::arguments;
 use crate::broker::settle::write;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
-use crate::pg::call::Call;
+use crate::pg::call::{Call, null_argument};
 use crate::pg::relation::Tables;
 use crate::pg::scan::Sight;
 use crate::pg::spi;
@@ -68,7 +68,7 @@ pub fn seek(call: &Call) -> Result<Datum> {
                 Target::Time(time) => Start::At(time),
             };
             subscription::find(&tables, queue.qid, group_name)
-                .unwrap_or_else(|| subscription::create(&tables, queue.qid, group_name, one.is_none(), start))
+                .unwrap_or_else(|| subscription::create(&tables, queue.qid, group_name, one.is_none(), start, false))
         }
     };
     let mut moved = 0;
@@ -130,6 +130,33 @@ fn set(tables: &Tables, group: &Subscription, partition: &Partition, target: Tar
     }
 }
 
+/// `queen.set_subscription(consumer_group, start_at) → bigint`: subscriptions changed.
+pub fn set_subscription(call: &Call) -> Result<Datum> {
+    let group_name = call.required_text(0, "consumer_group")?;
+    names::check_group(group_name)?;
+    let start_at = call.int8(1).ok_or_else(|| null_argument("start_at"))?;
+    let (tables, tenant) = (Tables::default(), guc::tenant()?);
+    let mut changed = 0;
+    for queue in queue::of_tenant(&tables, tenant)? {
+        if subscription::find(&tables, queue.qid, group_name).is_none() {
+            continue;
+        }
+        subscription::lock_creation(queue.qid);
+        let Some(group) = subscription::find(&tables, queue.qid, group_name) else { continue };
+        if !subscription::set_start(group.gid, start_at) {
+            continue;
+        }
+        // What lies behind the new start has never been hinted at.
+        if group.registered {
+            ready::insert_sweep(&tables, group.gid, 0);
+        }
+        commit::settled();
+        commit::wake(queue.qid);
+        changed += 1;
+    }
+    Ok(call.value(Value::Int8(changed)))
+}
+
 /// `queen.drop_consumer_group(consumer_group, queue, delete_metadata) → bigint`: cursors removed.
 ///
 /// Without `delete_metadata` the subscription stays: the group starts again where it would have started.
@@ -153,6 +180,8 @@ pub fn drop_consumer_group(call: &Call) -> Result<Datum> {
             client.update("DELETE FROM queen.ready WHERE gid = $1", None, &[group.gid.into()]).map(|_| ())
         })
         .unwrap_or_else(|e| pgrx::error!("dropping a consumer group: {e}"));
+        // Whoever pops for it next begins again.
+        commit::wake(group.qid);
         if delete_metadata {
             subscription::remove(&tables, group);
         } else if group.registered {

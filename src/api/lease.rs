@@ -4,7 +4,7 @@ use crate::api::arguments;
 use crate::broker::settle;
 use crate::error::Result;
 use crate::guc;
-use crate::pg::call::{Call, null_argument};
+use crate::pg::call::{Call, iso, null_argument};
 use crate::pg::relation::Tables;
 use crate::pg::value::Value;
 use crate::pg::{clock, commit};
@@ -38,11 +38,11 @@ pub fn release(call: &Call) -> Result<Datum> {
     Ok(call.value(Value::Int8(released)))
 }
 
-/// `queen.renew_lease(lease_id, seconds) → timestamptz`: the earliest new expiry, NULL when the lease is not live.
-pub fn renew_lease(call: &Call) -> Result<Datum> {
+/// Holds a lease for longer: of how many partitions that was, and the earliest of their ends.
+fn renewed(call: &Call) -> Result<(i64, Option<i64>)> {
     let seconds = arguments::lease_seconds(call.int4(1).unwrap_or(60))?;
     let (tables, tenant, lease) = (Tables::default(), guc::tenant()?, lease_id(call)?);
-    let mut earliest = None;
+    let (mut partitions, mut earliest) = (0, None);
     for (gid, pid) in cursor::of_lease(&tables, lease) {
         let Some(held) = settle::held(&tables, tenant, lease, gid, pid)? else { continue };
         let wanted = clock::now() + i64::from(seconds) * 1_000_000;
@@ -53,7 +53,25 @@ pub fn renew_lease(call: &Call) -> Result<Datum> {
             current.expires_at = until;
             settle::write(&tables, &held.cursor, &cursor, &held.group);
         }
+        partitions += 1;
         earliest = Some(earliest.map_or(until, |e: i64| e.min(until)));
     }
+    Ok((partitions, earliest))
+}
+
+/// `queen.renew_lease(lease_id, seconds) → timestamptz`: the earliest new end, NULL when the lease is not live.
+pub fn renew_lease(call: &Call) -> Result<Datum> {
+    let (_, earliest) = renewed(call)?;
     Ok(call.value(Value::opt_time(earliest)))
+}
+
+/// `queen.renew_lease_json(lease_id, seconds) → text`: the wire's object, without the lease id.
+pub fn renew_lease_json(call: &Call) -> Result<Datum> {
+    let (partitions, earliest) = renewed(call)?;
+    let end = earliest.map_or_else(|| "null".to_owned(), |e| format!("\"{}\"", iso(e)));
+    let live = earliest.is_some();
+    let text = format!(
+        "{{\"success\":{live},\"renewed\":{partitions},\"newExpiresAt\":{end},\"expiresAt\":{end},\"lease_expires_at\":{end}}}"
+    );
+    Ok(call.value(Value::Text(&text)))
 }

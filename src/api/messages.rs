@@ -88,7 +88,7 @@ impl Viewer<'_> {
         frame: &'v Frame<'_>,
         text: &'v str,
         sealed: bool,
-    ) -> [Value<'v>; 14] {
+    ) -> [Value<'v>; 15] {
         let transaction_id = match frame.transaction_id {
             Some(t) => Value::Text(t),
             None => Value::Raw(Value::Text(&queen_core::id::format(frame.id)).datum().unwrap_or(Datum::null())),
@@ -108,6 +108,7 @@ impl Viewer<'_> {
             Value::Time(stored.created_at),
             Value::Text(self.progress.status(offset)),
             Value::Bool(sealed),
+            Value::Int8(stored.base),
         ]
     }
 }

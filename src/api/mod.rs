@@ -2,8 +2,10 @@
 
 pub mod ack;
 pub mod arguments;
+pub mod changes;
 pub mod dlq;
 pub mod dlq_move;
+pub mod due;
 pub mod group;
 pub mod lease;
 pub mod maintain;
@@ -11,6 +13,7 @@ pub mod messages;
 pub mod pop;
 pub mod push;
 pub mod queue;
+pub mod trace;
 pub mod transaction;
 pub mod verify;
 pub mod wait;

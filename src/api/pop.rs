@@ -2,7 +2,7 @@
 
 use crate::api::arguments;
 use crate::broker::claim::{Batch, Wish};
-use crate::broker::discover::{Search, start};
+use crate::broker::discover::{Search, conflation_and_auto_ack, start};
 use crate::broker::recent;
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
@@ -10,6 +10,7 @@ use crate::guc;
 use crate::pg::call::{Call, iso, jsonb};
 use crate::pg::relation::Tables;
 use crate::pg::value::Value;
+use crate::rows::subscription::QUEUE_MODE;
 use pgrx::pg_sys::Datum;
 use queen_core::segment::Frame;
 use queen_core::{id, names};
@@ -30,27 +31,43 @@ const POP: Shared = Shared { group: 1, batch: 2, max_partitions: 4, lease_second
 const MATCHING: Shared =
     Shared { group: 2, batch: 3, max_partitions: 4, lease_seconds: 5, auto_ack: 6, mode: 7, from: 8 };
 
-/// Where both take `jsonb_payload`.
+/// Where those that answer rows take `jsonb_payload`.
 const JSONB_PAYLOAD: usize = 9;
+/// Where they take `conflation`, and where those that answer JSON do.
+const CONFLATION: usize = 10;
+const CONFLATION_JSON: usize = 9;
 
-fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared) -> Result<Search<'a>> {
+fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared, conflation: usize) -> Result<Search<'a>> {
     let group = arguments::group(call, at.group)?;
     let batch = arguments::at_least_one(call.int4(at.batch), "batch", 1)?;
     let lease_seconds = call.int4(at.lease_seconds).map(arguments::lease_seconds).transpose()?;
     let partitions = call.int4(at.max_partitions).unwrap_or(1);
+    let auto_ack = call.bool(at.auto_ack).unwrap_or(false);
+    let conflation = call.bool(conflation);
+    if conflation == Some(true) {
+        if group == QUEUE_MODE {
+            return Err(error(ErrorKind::InvalidArgument, "conflation requires a consumer group"));
+        }
+        if auto_ack {
+            return Err(conflation_and_auto_ack());
+        }
+    }
     Ok(Search {
         tables,
-        wish: Wish::new(batch, lease_seconds, call.bool(at.auto_ack).unwrap_or(false)),
+        wish: Wish::new(batch, lease_seconds, auto_ack),
         group,
         start: start(group, call.text(at.mode)?, call.text(at.from)?)?,
         partitions: usize::try_from(partitions).ok().filter(|&n| n > 0).unwrap_or(usize::MAX),
+        conflation,
         found: Vec::new(),
+        conflating: None,
+        conflict: false,
     })
 }
 
-fn popped(call: &Call, tables: &Tables) -> Result<Vec<Batch>> {
+fn popped<'a>(call: &'a Call, tables: &'a Tables, conflation: usize) -> Result<Search<'a>> {
     let queue = arguments::queue(call, 0)?;
-    let mut search = search(call, tables, &POP)?;
+    let mut search = search(call, tables, &POP, conflation)?;
     match call.text(3)? {
         Some(partition) => {
             names::check_partition(partition)?;
@@ -58,17 +75,17 @@ fn popped(call: &Call, tables: &Tables) -> Result<Vec<Batch>> {
         }
         None => search.any(guc::tenant()?, queue)?,
     }
-    Ok(search.found)
+    Ok(search)
 }
 
-fn matched(call: &Call, tables: &Tables) -> Result<Vec<Batch>> {
+fn matched<'a>(call: &'a Call, tables: &'a Tables, conflation: usize) -> Result<Search<'a>> {
     let (namespace, task) = (call.text(0)?, call.text(1)?);
     if namespace.is_none() && task.is_none() {
         return Err(error(ErrorKind::InvalidArgument, "namespace or task is required"));
     }
-    let mut search = search(call, tables, &MATCHING)?;
+    let mut search = search(call, tables, &MATCHING, conflation)?;
     search.matching(guc::tenant()?, namespace, task)?;
-    Ok(search.found)
+    Ok(search)
 }
 
 /// Calls `show` for each delivered message: its batch, offset, creation time and frame.
@@ -121,7 +138,8 @@ fn as_rows(call: &Call, batches: &[Batch]) -> Result<Datum> {
 
 /// Everything a call claimed as one JSON text, with what messages share said once: what the sidecar renders the wire's
 /// answer from. Payloads are copied byte for byte.
-fn as_json(call: &Call, batches: &[Batch]) -> Result<Datum> {
+fn as_json(call: &Call, search: &Search<'_>) -> Result<Datum> {
+    let batches = &search.found;
     let opener = Opener::new();
     let mut out = String::with_capacity(4096);
     out.push_str("{\"leaseId\":");
@@ -175,7 +193,14 @@ fn as_json(call: &Call, batches: &[Batch]) -> Result<Datum> {
         })?;
         out.push_str(if segment.is_some() { "]}]}" } else { "]}" });
     }
-    out.push_str("]}");
+    out.push(']');
+    if search.conflates() {
+        out.push_str(",\"conflation\":true");
+    }
+    if search.conflict {
+        out.push_str(",\"conflationConflict\":true");
+    }
+    out.push('}');
     Ok(call.value(Value::Text(&out)))
 }
 
@@ -199,23 +224,23 @@ fn push_string(out: &mut String, text: &str) {
 /// `queen.pop(…) → SETOF message`
 pub fn pop(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_rows(call, &popped(call, &tables)?)
+    as_rows(call, &popped(call, &tables, CONFLATION)?.found)
 }
 
 /// `queen.pop_json(…) → text`
 pub fn pop_json(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_json(call, &popped(call, &tables)?)
+    as_json(call, &popped(call, &tables, CONFLATION_JSON)?)
 }
 
 /// `queen.pop_matching(…) → SETOF message`
 pub fn pop_matching(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_rows(call, &matched(call, &tables)?)
+    as_rows(call, &matched(call, &tables, CONFLATION)?.found)
 }
 
 /// `queen.pop_matching_json(…) → text`
 pub fn pop_matching_json(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_json(call, &matched(call, &tables)?)
+    as_json(call, &matched(call, &tables, CONFLATION_JSON)?)
 }

@@ -12,6 +12,7 @@ use crate::pg::relation::Tables;
 use crate::pg::value::Value;
 use crate::rows::{partition, queue};
 use pgrx::pg_sys::{self, Datum};
+use queen_core::payload::PushItem;
 use queen_core::{id, names, payload};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -164,9 +165,8 @@ pub fn push_many(call: &Call) -> Result<Datum> {
 }
 
 /// The items of a batch, checked and appended at once.
-fn batch<'a>(items: &'a str) -> Result<(Vec<Push<'a>>, Vec<Pushed>)> {
+fn batch(items: Vec<PushItem<'_>>) -> Result<(Vec<Push<'_>>, Vec<Pushed>)> {
     let tenant = guc::tenant()?;
-    let items = payload::parse_push_items(items)?;
     let mut pushes = Vec::with_capacity(items.len());
     for (n, item) in items.into_iter().enumerate() {
         let at = |e: crate::error::Error| {
@@ -179,6 +179,9 @@ fn batch<'a>(items: &'a str) -> Result<(Vec<Push<'a>>, Vec<Pushed>)> {
         if let Some(t) = &item.transaction_id {
             names::check_transaction_id(t).map_err(|e| at(e.into()))?;
         }
+        if let Some(p) = &item.producer {
+            names::check_producer(p).map_err(|e| at(e.into()))?;
+        }
         too_large(item.payload).map_err(at)?;
         pushes.push(Push {
             tenant,
@@ -188,7 +191,7 @@ fn batch<'a>(items: &'a str) -> Result<(Vec<Push<'a>>, Vec<Pushed>)> {
             transaction_id: item.transaction_id,
             trace_id: item.trace_id,
             headers: item.headers.map(Cow::Borrowed),
-            producer: None,
+            producer: item.producer,
             id: None,
         });
     }
@@ -207,7 +210,8 @@ fn answer_of(pushed: &Pushed) -> Answer {
 
 /// `queen.push_batch(items json) → SETOF push_result`
 pub fn push_batch(call: &Call) -> Result<Datum> {
-    let (pushes, results) = batch(call.required_text(0, "items")?)?;
+    let items = payload::parse_push_items(call.required_text(0, "items")?)?;
+    let (pushes, results) = batch(items)?;
     let mut rows = call.rows();
     for (n, (push, pushed)) in pushes.iter().zip(&results).enumerate() {
         let mut buffer = [0u8; 36];
@@ -223,9 +227,11 @@ pub fn push_batch(call: &Call) -> Result<Datum> {
     rows.done()
 }
 
-/// `queen.push_batch_json(items text) → text`: one object an item, without what the caller knows already.
+/// `queen.push_batch_json(items text) → text`: one object an item, without what the caller knows already. Who may call
+/// it has authenticated who pushes, and says so in each item.
 pub fn push_batch_json(call: &Call) -> Result<Datum> {
-    let (_, results) = batch(call.required_text(0, "items")?)?;
+    let items = payload::parse_signed_items(call.required_text(0, "items")?)?;
+    let (_, results) = batch(items)?;
     let mut out = String::with_capacity(results.len() * 80 + 2);
     for pushed in &results {
         out.push_str(if out.is_empty() { "[" } else { "," });

@@ -50,6 +50,10 @@ pub fn configure(call: &Call) -> Result<Datum> {
 fn changed(tables: &Tables, queue: &queue::Queue, given: &str, mode: Mode) -> Result<QueueOptions> {
     let options = queue.options.merge(given, mode)?;
     queue::set_options(queue.qid, &options);
+    if (&options.namespace, &options.task) != (&queue.options.namespace, &queue.options.task) {
+        // Pops of the new namespace or task find what is there already.
+        commit::wake(queue.qid);
+    }
     let delay = |o: &QueueOptions| o.delayed_processing.max(o.window_buffer);
     if delay(&options) < delay(&queue.options) {
         // Hints are due when the old delay ends: let every group look once more.

@@ -9,6 +9,7 @@ use crate::guc;
 use crate::pg::call::{Call, jsonb};
 use crate::pg::relation::Tables;
 use crate::pg::subtransaction::{Failure, attempt};
+use crate::pg::value::Value;
 use crate::pg::{clock, privilege};
 use crate::rows::subscription::QUEUE_MODE;
 use pgrx::pg_sys::Datum;
@@ -37,12 +38,28 @@ pub fn transaction(call: &Call) -> Result<Datum> {
             .with_hint("Grant the caller both queen_producer and queen_consumer."));
         }
     }
-    let body = call.required_text(0, "operations")?;
+    let answer = bundle(call.required_text(0, "operations")?, None)?;
+    Ok(call.value(jsonb(&answer.to_string())))
+}
+
+/// `queen.transaction_json(operations text, producer text) → text`
+///
+/// The twin for who serves others: may do both by what it is, and says who pushes.
+pub fn transaction_json(call: &Call) -> Result<Datum> {
+    let producer = call.text(1)?;
+    if let Some(p) = producer {
+        names::check_producer(p)?;
+    }
+    let answer = bundle(call.required_text(0, "operations")?, producer)?;
+    Ok(call.value(Value::Text(&answer.to_string())))
+}
+
+fn bundle(body: &str, producer: Option<&str>) -> Result<serde_json::Value> {
     let (operations, required) = parse_operations(body)?;
     let transaction_id = id::format(mint(clock::now(), 1));
     let tenant = guc::tenant()?;
-    let outcome = attempt(|| run(tenant, &operations, &required));
-    let answer = match outcome {
+    let outcome = attempt(|| run(tenant, &operations, &required, producer));
+    Ok(match outcome {
         Ok(results) => serde_json::json!({"transactionId": transaction_id, "success": true, "results": results}),
         Err(failure) => {
             let undone = match failure {
@@ -53,8 +70,7 @@ pub fn transaction(call: &Call) -> Result<Datum> {
             serde_json::json!({"transactionId": transaction_id, "success": false, "reason": undone.reason,
                                "error": undone.error, "results": []})
         }
-    };
-    Ok(call.value(jsonb(&answer.to_string())))
+    })
 }
 
 enum Stop {
@@ -72,6 +88,7 @@ fn run(
     tenant: u128,
     operations: &[Operation<'_>],
     required: &[String],
+    producer: Option<&str>,
 ) -> std::result::Result<Vec<serde_json::Value>, Stop> {
     let tables = Tables::default();
     let mut pushes = Vec::new();
@@ -97,7 +114,7 @@ fn run(
                     transaction_id: item.transaction_id.as_deref().map(Cow::Borrowed),
                     trace_id: item.trace_id,
                     headers: item.headers.map(Cow::Borrowed),
-                    producer: None,
+                    producer: producer.map(Cow::Borrowed),
                     id: None,
                 });
                 push_at.push(index);
@@ -124,7 +141,7 @@ fn run(
     // Cursors before lanes, as a transaction that acks and pushes takes them: its pushes land at commit.
     acks.sort_by(|a, b| a.0.cmp(&b.0));
     for (group, items, at) in acks {
-        for (settled, index) in settle_batch(&tables, tenant, &group, items)?.into_iter().zip(at) {
+        for (settled, index) in settle_batch(&tables, tenant, &group, &items)?.into_iter().zip(at) {
             if !settled.verdict.success {
                 let why = settled.verdict.error.unwrap_or("rejected");
                 let which = names::cut(&settled.transaction_id, 64);

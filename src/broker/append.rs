@@ -427,8 +427,8 @@ fn split<'f, 'a>(frames: &'f [FrameIn<'a>]) -> Vec<&'f [FrameIn<'a>]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (i, frame) in frames.iter().enumerate() {
-        let size =
-            frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + frame.transaction_id.map_or(0, str::len);
+        let texts = frame.transaction_id.map_or(0, str::len) + frame.producer.map_or(0, str::len);
+        let size = frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + texts;
         if i > start && bytes + size > SEGMENT_BYTES {
             parts.push(&frames[start..i]);
             (start, bytes) = (i, 0);

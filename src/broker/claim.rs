@@ -139,44 +139,20 @@ fn claim_from(
         return Ok(Claim::NotBefore(lease.expires_at));
     }
     let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut bytes = 0;
-    let mut later = None;
-    let delay = i64::from(queue.options.delayed_processing) * 1_000_000;
-    segment::walk_heads(tables, partition.pid, from, from.saturating_add(wish.budget - 1), |head, load| {
-        let visible = head.created_at + delay;
-        // Without a delay a stamp of the future is no reason to wait: the clock was set back since.
-        if delay > 0 && visible > now {
-            later = Some(visible);
-            return Ok(false);
-        }
-        let enough = head.end - from + 1 >= wish.budget;
-        let piece = recent::piece(partition.pid, head, load);
-        match piece.check() {
-            Ok(more) => {
-                bytes += more;
-                pieces.push(piece);
-            }
-            // What is whole is delivered up to there.
-            Err(e) if pieces.is_empty() => return Err(e),
-            Err(_) => return Ok(false),
-        }
-        Ok(!enough && bytes < wish.bytes)
-    })?;
-    let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else {
-        return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore));
+    let look =
+        Look { tables, pid: partition.pid, from, now, delay: i64::from(queue.options.delayed_processing) * 1_000_000 };
+    let seen = if group.conflation { look.newest()? } else { look.in_order(wish)? };
+    let Seen { pieces, bytes, first, last, behind, written_at } = match seen {
+        Ok(seen) => seen,
+        Err(later) => return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore)),
     };
     if queue.options.window_buffer > 0 {
-        let open_at = due_at(queue, oldest.created_at);
+        let open_at = due_at(queue, written_at);
         let waiting = segment::tail(tables, partition.pid, Sight::Committed).offset - cursor.committed;
         if open_at > now && waiting < i64::from(WINDOW_FULL) {
             return Ok(Claim::NotBefore(open_at));
         }
     }
-    // The first segment may begin before the cursor; retention may have left a gap below it.
-    let first = from.max(oldest.base);
-    let last = newest.end.min(first + wish.budget - 1);
-    let written_at = oldest.created_at;
 
     let previous = cursor.lease.take();
     let attempt = cursor.deliveries.deliver(first, last);
@@ -190,7 +166,7 @@ fn claim_from(
     } else {
         let seconds = wish.lease_seconds.unwrap_or(queue.options.lease_time);
         // What retention removed below the batch is behind the cursor.
-        cursor.committed = first - 1;
+        cursor.committed = behind;
         let expires_at = now + i64::from(seconds) * 1_000_000;
         cursor.lease = Some(Lease { id: wish.lease_id, batch_end: last, expires_at });
         Some(expires_at)
@@ -220,6 +196,90 @@ fn claim_from(
         pieces,
         bytes,
     })))
+}
+
+/// A look at what a partition has for a group.
+struct Look<'a> {
+    tables: &'a Tables,
+    pid: i64,
+    /// The first offset that the group has not settled and retention has left.
+    from: i64,
+    now: i64,
+    /// How long messages stay invisible, in microseconds.
+    delay: i64,
+}
+
+/// Something to deliver.
+struct Seen {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    /// Offsets that are delivered.
+    first: i64,
+    last: i64,
+    /// A lease holds everything after this offset, up to the last.
+    behind: i64,
+    /// When the oldest message after that was stored.
+    written_at: i64,
+}
+
+/// Or when there will be something, as far as that is known.
+type Or<T> = std::result::Result<T, Option<i64>>;
+
+impl Look<'_> {
+    /// Whole segments from the first message on, until the wish is met.
+    fn in_order(&self, wish: &Wish) -> Result<Or<Seen>> {
+        let Look { tables, pid, from, now, delay } = *self;
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut bytes = 0;
+        let mut later = None;
+        segment::walk_heads(tables, pid, from, from.saturating_add(wish.budget - 1), |head, load| {
+            let visible = head.created_at + delay;
+            // Without a delay a stamp of the future is no reason to wait: the clock was set back since.
+            if delay > 0 && visible > now {
+                later = Some(visible);
+                return Ok(false);
+            }
+            let enough = head.end - from + 1 >= wish.budget;
+            let piece = recent::piece(pid, head, load);
+            match piece.check() {
+                Ok(more) => {
+                    bytes += more;
+                    pieces.push(piece);
+                }
+                // What is whole is delivered up to there.
+                Err(e) if pieces.is_empty() => return Err(e),
+                Err(_) => return Ok(false),
+            }
+            Ok(!enough && bytes < wish.bytes)
+        })?;
+        let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else { return Ok(Err(later)) };
+        // The first segment may begin before the cursor; retention may have left a gap below it.
+        let first = from.max(oldest.base);
+        let last = newest.end.min(first + wish.budget - 1);
+        let written_at = oldest.created_at;
+        Ok(Ok(Seen { pieces, bytes, first, last, behind: first - 1, written_at }))
+    }
+
+    /// The newest message that is visible, alone. Offsets are given in the order of commits, so there is none below it
+    /// that is still to come.
+    fn newest(&self) -> Result<Or<Seen>> {
+        let Look { tables, pid, from, now, delay } = *self;
+        let tail = segment::tail(tables, pid, Sight::Committed);
+        let Some(oldest) = tail.written_at.and_then(|_| segment::at_or_before(tables, pid, from)) else {
+            return Ok(Err(None));
+        };
+        let invisible = if delay > 0 { segment::first_since(tables, pid, now - delay + 1) } else { None };
+        let last = invisible.map_or(tail.offset, |base| base - 1);
+        if last < from {
+            return Ok(Err((tail.offset >= from).then_some(oldest.created_at + delay)));
+        }
+        // Retention may be faster than we are.
+        let Some(stored) = segment::holding(tables, pid, last) else { return Ok(Err(None)) };
+        let piece = recent::single(&stored, last)?;
+        let bytes = piece.check()?;
+        let written_at = oldest.created_at;
+        Ok(Ok(Seen { pieces: vec![piece], bytes, first: last, last, behind: from - 1, written_at }))
+    }
 }
 
 /// After a cursor without lease was written: a hint when there is more in the lane, also when that is not committed yet.

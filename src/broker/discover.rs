@@ -57,12 +57,37 @@ pub struct Search<'a> {
     pub start: Start,
     /// Partitions that may still be claimed.
     pub partitions: usize,
+    /// The delivery policy that the caller asks for; counts when the group is registered.
+    pub conflation: Option<bool>,
     pub found: Vec<Batch>,
+    /// Whether a group that was met conflates; None: none was met.
+    pub conflating: Option<bool>,
+    /// A group's policy is not what the caller asks for.
+    pub conflict: bool,
 }
 
 impl Search<'_> {
     fn enough(&self) -> bool {
         self.wish.budget <= 0 || self.wish.bytes == 0 || self.partitions == 0
+    }
+
+    /// Whether the pop is one of a group that conflates, or would be.
+    pub fn conflates(&self) -> bool {
+        self.conflating.unwrap_or(self.asks_to_conflate())
+    }
+
+    fn asks_to_conflate(&self) -> bool {
+        self.conflation == Some(true)
+    }
+
+    /// Takes note of the policy of a group that takes part.
+    fn heed(&mut self, group: &Subscription) -> Result<()> {
+        if group.conflation && self.wish.auto_ack {
+            return Err(conflation_and_auto_ack());
+        }
+        self.conflating = Some(group.conflation || self.conflating == Some(true));
+        self.conflict |= self.conflation.is_some_and(|asked| asked != group.conflation);
+        Ok(())
     }
 
     fn keep(&mut self, batch: Batch) {
@@ -72,11 +97,18 @@ impl Search<'_> {
         self.found.push(batch);
     }
 
-    /// Pops exactly this partition; creates neither queue nor partition.
+    /// Pops exactly this partition; creates neither queue nor partition. Registers the group only if it is to conflate:
+    /// that policy is of the group, not of a partition.
     pub fn named(&mut self, tenant: u128, queue_name: &str, partition_name: &str) -> Result<()> {
         let Some(queue) = queue::find(self.tables, tenant, queue_name)? else { return Ok(()) };
-        let Some(partition) = partition::find(self.tables, queue.qid, partition_name) else { return Ok(()) };
-        let group = match subscription::find(self.tables, queue.qid, self.group) {
+        let known = subscription::find(self.tables, queue.qid, self.group);
+        let Some(partition) = partition::find(self.tables, queue.qid, partition_name) else {
+            return known.map_or(Ok(()), |group| self.heed(&group));
+        };
+        let group = match known {
+            None | Some(Subscription { registered: false, .. }) if self.asks_to_conflate() => {
+                self.registered(&queue)?
+            }
             Some(group) => group,
             None => {
                 subscription::lock_creation(queue.qid);
@@ -84,13 +116,14 @@ impl Search<'_> {
                     Some(group) => group,
                     None => {
                         let ahead = self.skipped(&queue, std::slice::from_ref(&partition));
-                        let group = subscription::create(self.tables, queue.qid, self.group, false, self.start);
+                        let group = subscription::create(self.tables, queue.qid, self.group, false, self.start, false);
                         self.begin_after(&group, &ahead);
                         group
                     }
                 }
             }
         };
+        self.heed(&group)?;
         if let Claim::Batch(batch) = claim(self.tables, &queue, &partition, &group, &self.wish, false)? {
             self.keep(*batch);
         }
@@ -128,6 +161,9 @@ impl Search<'_> {
                 None => {}
             }
         }
+        for (_, group) in &groups {
+            self.heed(group)?;
+        }
         let turn = TURN.get();
         TURN.set(turn.wrapping_add(1));
         let at = turn % groups.len();
@@ -143,6 +179,7 @@ impl Search<'_> {
 
     fn of_queue(&mut self, queue: &Queue) -> Result<()> {
         let group = self.registered(queue)?;
+        self.heed(&group)?;
         self.of_group(queue, &group)
     }
 
@@ -289,13 +326,14 @@ impl Search<'_> {
         match subscription::find(tables, queue.qid, self.group) {
             Some(group) if group.registered => Ok(group),
             Some(mut group) => {
-                subscription::register(tables, &mut group);
+                subscription::register(tables, &mut group, self.asks_to_conflate());
                 ready::insert_sweep(tables, group.gid, 0);
                 Ok(group)
             }
             None => {
                 let ahead = self.skipped(queue, &partition::after(tables, queue.qid, 0, SKIPPED));
-                let group = subscription::create(tables, queue.qid, self.group, true, self.start);
+                let conflation = self.asks_to_conflate();
+                let group = subscription::create(tables, queue.qid, self.group, true, self.start, conflation);
                 if self.start == Start::New {
                     self.begin_after(&group, &ahead);
                 } else {
@@ -357,6 +395,11 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// What is superseded could not be given back if the newest were lost.
+pub fn conflation_and_auto_ack() -> Error {
+    error(ErrorKind::InvalidArgument, "conflation cannot be combined with auto_ack")
 }
 
 /// Where a new group starts, from what the pop says (and the configured default). What cannot be read is refused for

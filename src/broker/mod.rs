@@ -3,6 +3,7 @@
 pub mod append;
 pub mod claim;
 pub mod discover;
+pub mod due;
 pub mod lookup;
 pub mod recent;
 pub mod seal;

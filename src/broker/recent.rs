@@ -60,6 +60,12 @@ pub fn piece(pid: i64, head: Head, load: impl FnOnce() -> Stored) -> Piece {
     Piece { base: head.base, end: head.end, created_at: head.created_at, content }
 }
 
+/// One message of a segment, decoded without the others; an error when it is not as it was written.
+pub fn single(stored: &Stored, offset: i64) -> Result<Piece> {
+    let frames = Rc::new(vec![stored.frame(offset)?]);
+    Ok(Piece { base: offset, end: offset, created_at: stored.created_at, content: Content::Decoded(frames) })
+}
+
 /// Calls `show` with each frame at offsets `[first, last]`; keeps the segment when some of it is still to come.
 pub fn each_frame(
     pid: i64,

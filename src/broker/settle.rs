@@ -52,20 +52,17 @@ pub fn acks(
     lease: Option<u128>,
     acks: &[Ack<'_>],
 ) -> Result<Vec<Verdict>> {
-    let refuse = |why| Ok(vec![Verdict { error: Some(why), ..Verdict::default() }; acks.len()]);
-    let Some((partition, queue)) = partition_of(tables, tenant, partition_id)? else { return refuse(NO_PARTITION) };
-    let Some(group) = subscription::find(tables, queue.qid, group) else { return refuse(NO_CONSUMER) };
-    if cursor::newest(tables, group.gid, partition.pid).is_none() {
-        return refuse(NO_CONSUMER);
-    }
-    let Taken::Held(cursor) = cursor::take(tables, group.gid, partition.pid, true) else { return refuse(NO_CONSUMER) };
+    let Held { cursor, partition, queue, group } = match reach(tables, tenant, partition_id, group)? {
+        Ok(held) => held,
+        Err(why) => return Ok(vec![refused(why); acks.len()]),
+    };
     let lane = Lane { tables, queue: &queue, partition: &partition, group: &group };
     // A lease that is not the live one settles nothing: no need to look anything up.
     let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
     let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
     let items: Vec<Item> =
         places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.status }).collect();
-    lane.settle(*cursor, lease, &items, |offset| {
+    lane.settle(cursor, lease, &items, |offset| {
         // The signal's own error, else the first one given, as the wire does.
         let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
         let own = at.and_then(|i| acks.get(i));
@@ -73,6 +70,29 @@ pub fn acks(
         let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
         let reason = own.and_then(|a| a.reason).unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
         Why { text: text.unwrap_or("Retries exhausted").to_owned(), reason: reason.to_owned() }
+    })
+}
+
+/// The answer to an item that cannot be settled.
+pub fn refused(why: &'static str) -> Verdict {
+    Verdict { error: Some(why), ..Verdict::default() }
+}
+
+/// Takes the cursor that acks of this partition and group change, waiting for whoever has it; or says why there is none.
+pub fn reach(
+    tables: &Tables,
+    tenant: u128,
+    partition_id: u128,
+    group: &str,
+) -> Result<std::result::Result<Held, &'static str>> {
+    let Some((partition, queue)) = partition_of(tables, tenant, partition_id)? else { return Ok(Err(NO_PARTITION)) };
+    let Some(group) = subscription::find(tables, queue.qid, group) else { return Ok(Err(NO_CONSUMER)) };
+    if cursor::newest(tables, group.gid, partition.pid).is_none() {
+        return Ok(Err(NO_CONSUMER));
+    }
+    Ok(match cursor::take(tables, group.gid, partition.pid, true) {
+        Taken::Held(cursor) => Ok(Held { cursor: *cursor, partition, queue, group }),
+        Taken::Missing | Taken::Busy => Err(NO_CONSUMER),
     })
 }
 
@@ -90,7 +110,7 @@ pub fn whole_lease(tables: &Tables, tenant: u128, lease: u128) -> Result<i64> {
     Ok(completed)
 }
 
-/// A cursor whose live lease is the caller's, taken for a change.
+/// A cursor that is taken for a change, and what it belongs to.
 pub struct Held {
     pub cursor: Cursor,
     pub partition: Partition,
@@ -149,7 +169,11 @@ impl Lane<'_> {
     ) -> Result<Vec<Verdict>> {
         let now = clock::now();
         let options = &self.queue.options;
-        let policy = Policy { retry_limit: options.retry_limit, dead_letter: options.dead_letter_enabled() };
+        let policy = Policy {
+            retry_limit: options.retry_limit,
+            dead_letter: options.dead_letter_enabled(),
+            conflating: self.group.conflation,
+        };
         let before = cursor.clone();
         let Settled { cursor: next, file, retries_recorded, changed, verdicts, .. } =
             settle(&cursor.as_ack_state(), lease, now, items, &policy);
@@ -212,15 +236,18 @@ impl Lane<'_> {
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.
     fn resolve(&self, cursor: &Cursor, acks: &[Ack<'_>]) -> Result<Vec<Place>> {
         let end = cursor.lease.as_ref().map_or(cursor.committed, |lease| lease.batch_end);
-        let stored = span_segments(self.tables, self.partition.pid, cursor.committed, end)?;
-        let span = Span::new(&stored, cursor.committed, end, acks.len())?;
+        let after = delivered_after(cursor, self.group);
+        let stored = span_segments(self.tables, self.partition.pid, after, end)?;
+        let span = Span::new(&stored, after, end, acks.len())?;
         acks.iter()
             .map(|ack| {
                 if let Some(offset) = span.find(ack.transaction_id)? {
                     return Ok(Place::At(offset));
                 }
                 let found = lookup::find(self.tables, self.partition.pid, ack.transaction_id)?;
-                let above = found.iter().map(|f| f.offset).find(|&o| o > cursor.committed && cursor.lease.is_none());
+                // Above the cursor without a lease, or superseded in a conflating one.
+                let free = if cursor.lease.is_none() { i64::MAX } else { after };
+                let above = found.iter().map(|f| f.offset).find(|&o| o > cursor.committed && o <= free);
                 let below = found.iter().map(|f| f.offset).find(|&o| o <= cursor.committed);
                 Ok(above.or(below).map_or(Place::Nowhere, Place::At))
             })
@@ -316,10 +343,26 @@ impl<'s> Span<'s> {
 }
 
 /// Whether the leased span of a cursor holds this transaction id.
-pub fn in_span(tables: &Tables, cursor: &Cursor, transaction_id: &str) -> Result<bool> {
+pub fn in_span(tables: &Tables, cursor: &Cursor, group: &Subscription, transaction_id: &str) -> Result<bool> {
     let Some(lease) = &cursor.lease else { return Ok(false) };
-    let stored = span_segments(tables, cursor.pid, cursor.committed, lease.batch_end)?;
-    Ok(Span::new(&stored, cursor.committed, lease.batch_end, 1)?.find(transaction_id)?.is_some())
+    let after = delivered_after(cursor, group);
+    let stored = span_segments(tables, cursor.pid, after, lease.batch_end)?;
+    if Span::new(&stored, after, lease.batch_end, 1)?.find(transaction_id)?.is_some() {
+        return Ok(true);
+    }
+    let superseded = cursor.committed + 1..=after;
+    Ok(!superseded.is_empty()
+        && lookup::find(tables, cursor.pid, transaction_id)?.iter().any(|f| superseded.contains(&f.offset)))
+}
+
+/// The messages after this offset, up to the lease's end, were delivered: their segments are searched first. Of a
+/// conflating lease that is the last one. What it supersedes may be any number of segments, and is looked up by id: once
+/// the newest has been looked for, so that an id that is there several times means the message that was delivered.
+fn delivered_after(cursor: &Cursor, group: &Subscription) -> i64 {
+    match &cursor.lease {
+        Some(lease) if group.conflation => cursor.committed.max(lease.batch_end - 1),
+        _ => cursor.committed,
+    }
 }
 
 /// The segments that hold offsets of `(committed, end]`.

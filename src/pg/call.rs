@@ -44,6 +44,14 @@ impl Call {
         self.datum(n).map(|d| unsafe { bytes_of(d) })
     }
 
+    /// The point in time that an interval argument lies before `now`; None when it is NULL.
+    pub fn before(&self, n: usize, now: i64) -> Option<i64> {
+        let arguments = [Some(Value::Time(now).datum()?), Some(self.datum(n)?)];
+        // SAFETY: the declaration says interval; raises where the result is out of range.
+        unsafe { pgrx::direct_function_call_as_datum(pg_sys::timestamptz_mi_interval, &arguments) }
+            .map(|d| d.value() as i64)
+    }
+
     /// A text or json argument.
     pub fn text(&self, n: usize) -> Result<Option<&str>> {
         let Some(datum) = self.datum(n) else { return Ok(None) };

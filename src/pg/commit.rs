@@ -177,6 +177,7 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
                 shared_append::finish(&s.written, true);
                 shared_append::wake_next(&s.lanes);
                 super::wakeup::wake(&s.wake);
+                super::changes::note(&s.wake);
             });
             end();
         }

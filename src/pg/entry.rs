@@ -39,14 +39,19 @@ sql_functions! {
     queen_pop_matching, pg_finfo_queen_pop_matching => WRITES api::pop::pop_matching;
     queen_pop_matching_json, pg_finfo_queen_pop_matching_json => WRITES api::pop::pop_matching_json;
     queen_wait, pg_finfo_queen_wait => READS api::wait::wait;
+    queen_wait_changes, pg_finfo_queen_wait_changes => READS api::changes::wait_changes;
+    queen_due_json, pg_finfo_queen_due_json => READS api::due::due_json;
     queen_ack, pg_finfo_queen_ack => WRITES api::ack::ack;
     queen_ack_batch, pg_finfo_queen_ack_batch => WRITES api::ack::ack_batch;
     queen_ack_batch_json, pg_finfo_queen_ack_batch_json => WRITES api::ack::ack_batch_json;
+    queen_ack_many_json, pg_finfo_queen_ack_many_json => WRITES api::ack::ack_many_json;
     queen_ack_lease, pg_finfo_queen_ack_lease => WRITES api::lease::ack_lease;
     queen_nack, pg_finfo_queen_nack => WRITES api::ack::nack;
     queen_release, pg_finfo_queen_release => WRITES api::lease::release;
     queen_renew_lease, pg_finfo_queen_renew_lease => WRITES api::lease::renew_lease;
+    queen_renew_lease_json, pg_finfo_queen_renew_lease_json => WRITES api::lease::renew_lease_json;
     queen_transaction, pg_finfo_queen_transaction => WRITES api::transaction::transaction;
+    queen_transaction_json, pg_finfo_queen_transaction_json => WRITES api::transaction::transaction_json;
     queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
@@ -61,6 +66,12 @@ sql_functions! {
     queen_verify, pg_finfo_queen_verify => READS api::verify::verify;
     queen_seek, pg_finfo_queen_seek => WRITES api::group::seek;
     queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => WRITES api::group::drop_consumer_group;
+    queen_set_subscription, pg_finfo_queen_set_subscription => WRITES api::group::set_subscription;
+    queen_record_trace, pg_finfo_queen_record_trace => WRITES api::trace::record_trace;
+    queen_traces, pg_finfo_queen_traces => READS api::trace::traces;
+    queen_traces_by_name, pg_finfo_queen_traces_by_name => READS api::trace::traces_by_name;
+    queen_trace_names, pg_finfo_queen_trace_names => READS api::trace::trace_names;
+    queen_delete_traces, pg_finfo_queen_delete_traces => WRITES api::trace::delete_traces;
     queen_maintain, pg_finfo_queen_maintain => WRITES api::maintain::maintain;
     queen_current_tenant, pg_finfo_queen_current_tenant => READS api::queue::current_tenant;
 }

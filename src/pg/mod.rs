@@ -1,6 +1,7 @@
 //! The only code that touches the server. `unsafe` is denied in the crate and reopened in this folder alone.
 
 pub mod call;
+pub mod changes;
 pub mod clock;
 pub mod commit;
 pub mod creation_lock;

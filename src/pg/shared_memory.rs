@@ -2,7 +2,7 @@
 //! the truth, and all of it may be lost in a crash.
 #![allow(unsafe_code)]
 
-use super::{shared_append, wakeup};
+use super::{changes, shared_append, wakeup};
 use pgrx::pg_sys;
 
 static mut NEXT_REQUEST: pg_sys::shmem_request_hook_type = None;
@@ -57,7 +57,7 @@ unsafe extern "C-unwind" fn request() {
         if let Some(next) = NEXT_REQUEST {
             next();
         }
-        pg_sys::RequestAddinShmemSpace(wakeup::size() + shared_append::size() + 256);
+        pg_sys::RequestAddinShmemSpace(wakeup::size() + changes::size() + shared_append::size() + 384);
     }
 }
 
@@ -69,6 +69,7 @@ unsafe extern "C-unwind" fn startup() {
             next();
         }
         wakeup::attach(area(c"queen wake-ups", wakeup::size()));
+        changes::attach(area(c"queen changes", changes::size()));
         shared_append::attach(area(c"queen shared appends", shared_append::size()));
     }
 }

@@ -2,6 +2,7 @@
 //! caller's. Only for work that is not on the path of a push, pop or ack.
 #![allow(unsafe_code)]
 
+use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys;
 use pgrx::spi::SpiClient;
 
@@ -52,6 +53,12 @@ impl Drop for AsOwner {
             }
         }
     }
+}
+
+/// A point in time, server microseconds, as an argument of a statement: infinite ones too.
+pub fn time(micros: i64) -> DatumWithOid<'static> {
+    // SAFETY: a timestamptz is its microseconds.
+    unsafe { DatumWithOid::new(micros, pg_sys::TIMESTAMPTZOID) }
 }
 
 /// Runs `work` with an SPI connection as the extension's owner. What it writes is durable when the transaction's end is

@@ -45,6 +45,12 @@ impl Value<'_> {
         s.map_or(Value::Null, Value::Text)
     }
 
+    /// An array of text.
+    pub fn texts(items: &[String]) -> Value<'static> {
+        use pgrx::IntoDatum;
+        items.to_vec().into_datum().map_or(Value::Null, Value::Raw)
+    }
+
     pub fn opt_uuid(id: Option<u128>) -> Value<'static> {
         id.map_or(Value::Null, Value::Uuid)
     }

@@ -123,12 +123,30 @@ fn select(rest: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> Vec<Record> {
     .unwrap_or_else(|e| pgrx::error!("reading dead letters: {e}"))
 }
 
+/// Which records a list has; None: all.
+pub struct Only<'a> {
+    pub queue: Option<&'a str>,
+    pub group: Option<&'a str>,
+    pub partition_id: Option<u128>,
+    pub transaction_id: Option<&'a str>,
+}
+
 /// Newest failure first; a stable order.
-pub fn list(tenant: u128, queue: Option<&str>, group: Option<&str>, limit: i32, skip: i32) -> Vec<Record> {
+pub fn list(tenant: u128, only: &Only<'_>, limit: i32, skip: i32) -> Vec<Record> {
     select(
         "WHERE tenant = $1 AND ($2 IS NULL OR queue = $2) AND ($3 IS NULL OR consumer_group = $3) \
+         AND ($6 IS NULL OR partition_id = $6) AND ($7 IS NULL OR transaction_id = $7 \
+         AND pg_catalog.hashtextextended(transaction_id, 0) = pg_catalog.hashtextextended($7, 0)) \
          ORDER BY failed_at DESC, id DESC LIMIT $4 OFFSET $5",
-        &[uuid(tenant).into(), queue.into(), group.into(), limit.into(), skip.into()],
+        &[
+            uuid(tenant).into(),
+            only.queue.into(),
+            only.group.into(),
+            limit.into(),
+            skip.into(),
+            only.partition_id.map(uuid).into(),
+            only.transaction_id.into(),
+        ],
     )
 }
 

@@ -9,6 +9,7 @@ pub mod queue;
 pub mod ready;
 pub mod segment;
 pub mod subscription;
+pub mod trace;
 pub mod transaction_id;
 
 /// A transaction or subtransaction was rolled back: what this backend remembers of rows that it wrote is forgotten.

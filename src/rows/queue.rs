@@ -85,6 +85,13 @@ pub fn by_qid(tables: &Tables, qid: i64) -> Result<Option<Queue>> {
     scan.forward().map(|row| from_row(&row)).transpose()
 }
 
+/// Tenant and name of the queue with this key.
+pub fn name_of(tables: &Tables, qid: i64) -> Option<(u128, String)> {
+    let table = tables.queue().borrow();
+    let mut scan = table.scan(1, &[eq(1, Value::Int8(qid))], Sight::Committed);
+    scan.forward().map(|row| (row.uuid(1), row.text(2).to_owned()))
+}
+
 /// Keeps everybody else from creating or dropping this queue until the transaction ends.
 pub fn lock_name(tenant: u128, name: &str) {
     let hash = queen_core::segment::transaction_hash(name) ^ (tenant as u64) ^ ((tenant >> 64) as u64);

@@ -56,8 +56,15 @@ impl Reading {
     }
 }
 
+/// A look at all hints of a group is slow from here on, in microseconds.
+const SLOW: i64 = 500;
+/// How far ahead it is looked where that is slow, in microseconds.
+const NEARBY: i64 = 1_000_000;
+
 thread_local! {
     static BOUNDS: RefCell<HashMap<i64, Bound>> = RefCell::default();
+    /// Groups where it was slow last: until when a backend does not look at all hints again.
+    static FAR: RefCell<HashMap<i64, i64>> = RefCell::default();
 }
 
 /// Forgets these times: hints that the transaction had used up are there again once it is rolled back.
@@ -185,9 +192,34 @@ pub fn each_due<E>(
     Ok(())
 }
 
+/// When the earliest hint is due at all.
+///
+/// Where that was slow twice in a row, a backend looks no further than [`NEARBY`] for twenty times as long, and answers
+/// the end of that for a time before which nothing is due.
+pub fn earliest_of_all(tables: &Tables, gid: i64) -> Option<i64> {
+    let begun = clock::now();
+    if begun < FAR.with_borrow(|f| f.get(&gid).copied().unwrap_or_default()) {
+        let upto = begun + NEARBY;
+        return earliest(tables, gid, upto).or(Some(upto));
+    }
+    let found = earliest(tables, gid, i64::MAX);
+    let ended = clock::now();
+    FAR.with_borrow_mut(|f| {
+        if ended - begun <= SLOW {
+            f.remove(&gid);
+        } else if let Some(until) = f.get_mut(&gid) {
+            *until = ended + (ended - begun) * 20;
+        } else {
+            // Once is no reason: the backend may not have run all the while.
+            f.insert(gid, ended);
+        }
+    });
+    found
+}
+
 /// When the earliest hint is due, if one is due until `upto`.
 ///
-/// Later ones are not looked for: under an old snapshot those of all leases that have ended are still in the way.
+/// Later ones are not looked for here: under an old snapshot those of all leases that have ended are still in the way.
 pub fn earliest(tables: &Tables, gid: i64, upto: i64) -> Option<i64> {
     let reading = Reading::begin(gid);
     let mut lowest = reading.started - SLACK;

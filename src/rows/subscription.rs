@@ -4,7 +4,7 @@ use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::{Row, Tables, Tid, next_value};
 use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
-use crate::pg::{clock, commit};
+use crate::pg::{clock, commit, spi};
 
 /// Group-less consumption.
 pub const QUEUE_MODE: &str = "__QUEUE_MODE__";
@@ -41,6 +41,8 @@ pub struct Subscription {
     /// Takes part in pops of any partition: appends and acks keep `ready` up to date for it.
     pub registered: bool,
     pub start_at: i64,
+    /// Gets only the newest message of a partition. Decided when it is registered, for good.
+    pub conflation: bool,
 }
 
 fn from_row(row: &Row<'_>) -> Subscription {
@@ -50,6 +52,7 @@ fn from_row(row: &Row<'_>) -> Subscription {
         name: row.text(2).to_owned(),
         registered: row.bool(3),
         start_at: row.int8(5),
+        conflation: row.bool(7),
     }
 }
 
@@ -81,7 +84,12 @@ pub fn of_queue(tables: &Tables, qid: i64) -> Vec<Subscription> {
     while let Some(row) = scan.forward() {
         let subscription = from_row(&row);
         match found.iter_mut().find(|s| s.gid == subscription.gid) {
-            Some(known) => known.registered |= subscription.registered,
+            // One that is just changed has two rows. Whoever takes both into account hints too often at worst.
+            Some(known) => {
+                known.registered |= subscription.registered;
+                known.start_at = known.start_at.min(subscription.start_at);
+                known.conflation |= subscription.conflation;
+            }
             None => found.push(subscription),
         }
     }
@@ -97,14 +105,14 @@ pub fn lock_creation(qid: i64) {
 ///
 /// The row is inserted first and the time of a `new` subscription read afterwards: an append stamped later than that
 /// time finds the row, and one that did not find it is older and not part of what the group is promised.
-pub fn create(tables: &Tables, qid: i64, name: &str, registered: bool, start: Start) -> Subscription {
+pub fn create(tables: &Tables, qid: i64, name: &str, registered: bool, start: Start, conflation: bool) -> Subscription {
     let gid = next_value(c"subscription_gid_seq");
     let start_at = match start {
         Start::All => BEGINNING,
         Start::At(time) => time,
         Start::New => clock::now(),
     };
-    let mut subscription = Subscription { gid, qid, name: name.to_owned(), registered, start_at };
+    let mut subscription = Subscription { gid, qid, name: name.to_owned(), registered, start_at, conflation };
     let tid = insert(tables, &subscription, start.mode());
     if start == Start::New {
         subscription.start_at = clock::now();
@@ -128,13 +136,24 @@ pub fn remove(tables: &Tables, subscription: &Subscription) {
     }
 }
 
-/// Makes a group that has only named its partitions so far take part in pops of any partition. The caller holds
-/// [`lock_creation`].
-pub fn register(tables: &Tables, subscription: &mut Subscription) {
+/// Makes a group that has only named its partitions so far take part in pops of any partition, under this delivery
+/// policy. The caller holds [`lock_creation`].
+pub fn register(tables: &Tables, subscription: &mut Subscription, conflation: bool) {
     let Some((tid, mode)) = row_of(tables, subscription.gid) else { return };
     tables.subscription().borrow().delete(tid);
     subscription.registered = true;
+    subscription.conflation = conflation;
     insert(tables, subscription, &mode);
+}
+
+/// Changes where a group starts; answers whether there is such a row. The caller holds [`lock_creation`]. By SQL: it is
+/// rare.
+pub fn set_start(gid: i64, start_at: i64) -> bool {
+    let statement = "UPDATE queen.subscription SET mode = 'timestamp', start_at = $2 WHERE gid = $1";
+    spi::as_owner(|client| {
+        client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|done| !done.is_empty())
+    })
+    .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"))
 }
 
 fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {
@@ -147,5 +166,6 @@ fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {
         Value::Text(mode),
         Value::Time(s.start_at),
         Value::Time(clock::now()),
+        Value::Bool(s.conflation),
     ])
 }

@@ -22,6 +22,7 @@
 
 pub mod compare;
 pub mod session;
+pub mod sidecar;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `queen.wait` looks at hints; those that were used up are in its way as little as in that of a pop.
+//! `queen.wait` and `queen.due_json` look at hints; those that were used up are in its way as little as in that of a pop.
 
 use crate::support::{Backend, Consumer, Producer, Report, cluster};
 
@@ -40,6 +40,17 @@ impl Side {
         };
         self.waiter.cost(looks, work).await
     }
+
+    /// CPU time of a question when the next pop may find something, answered with anything but now.
+    async fn ask(&self) -> f64 {
+        let questions = 200;
+        let work = async {
+            for _ in 0..questions {
+                self.waiter.run("SELECT queen.due_json('[[\"orders\", \"billing\"]]')").await;
+            }
+        };
+        self.waiter.cost(questions, work).await
+    }
 }
 
 #[tokio::test]
@@ -49,6 +60,19 @@ async fn hints_that_were_used_up_under_an_old_snapshot_do_not_make_a_wait_dearer
     many.use_up(15_000).await;
     let mut report = Report::default();
     report.compare("wait/used up hints", 1.5, &few, &many, Side::look).await;
+    for side in [few, many] {
+        side.holder.run("COMMIT").await;
+    }
+    report.end();
+}
+
+#[tokio::test]
+async fn hints_that_were_used_up_under_an_old_snapshot_do_not_make_due_json_dearer() {
+    let (few, many) = (Side::open().await, Side::open().await);
+    few.use_up(100).await;
+    many.use_up(15_000).await;
+    let mut report = Report::default();
+    report.compare("due_json/used up hints", 1.5, &few, &many, Side::ask).await;
     for side in [few, many] {
         side.holder.run("COMMIT").await;
     }

@@ -7,6 +7,8 @@ use queen_tests::shared_cluster;
 const CALLS: &[(&str, &str)] = &[
     ("ack_batch", "SELECT queen.ack_batch({items}, 'g')"),
     ("transaction", "SELECT queen.transaction({operations})"),
+    ("ack_many_json", "SELECT queen.ack_many_json({requests})"),
+    ("ack_many_json, the other way round", "SELECT queen.ack_many_json({reversed})"),
     ("ack_lease", "SELECT queen.ack_lease({lease})"),
     ("renew_lease", "SELECT queen.renew_lease({lease}, 7200)"),
     ("release", "SELECT queen.release({lease})"),
@@ -48,7 +50,19 @@ async fn setting() -> Setting {
         };
         format!("[{}]", partitions.iter().map(item).collect::<Vec<_>>().join(", "))
     };
+    // A request for each partition, so that their order is the caller's.
+    let requests = |partitions: Vec<&String>| {
+        let request = |id: &&String| {
+            format!(
+                r#"{{"consumerGroup": "g", "acknowledgments": [{{"transactionId": "unknown", "partitionId": "{id}", "leaseId": "{}"}}]}}"#,
+                leases[0]
+            )
+        };
+        quote(&format!("[{}]", partitions.iter().map(request).collect::<Vec<_>>().join(", ")))
+    };
     let values = vec![
+        ("{requests}", requests(partitions.iter().collect())),
+        ("{reversed}", requests(partitions.iter().rev().collect())),
         ("{items}", quote(&acks(""))),
         ("{operations}", quote(&acks(r#", "type": "ack", "consumerGroup": "g""#))),
         ("{lease}", quote(&leases[0])),
@@ -79,6 +93,54 @@ async fn calls_that_take_the_cursors_of_a_lease_over_several_queues_do_not_deadl
                 for call in [first_call, second_call] {
                     if let Err(e) = call.try_end().await {
                         panic!("{} beside {}, {order}: {}", first.0, second.0, describe(&e));
+                    }
+                }
+            }
+        }
+    }
+}
+
+// A bundle sorts its groups by name, so requests do, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_several_groups_take_their_cursors_in_one_order() {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        let session = Session::open(cluster, &db).await;
+        session.run("SET statement_timeout = '20s'").await;
+        sessions.push(session);
+    }
+    let [observer, holder, one, other] = sessions.as_slice() else { unreachable!() };
+    observer.append("q", "Default", &["a", "b"]).await;
+    let mut partition = String::new();
+    // The group that was there first is the later one by name.
+    for group in ["h", "g"] {
+        let got = observer.pop(&format!("'q', '{group}', subscription_mode => 'all', lease_seconds => 3600")).await;
+        partition = got[0].partition_id.clone();
+    }
+    let item = |group: &str| {
+        format!(r#""transactionId": "a", "partitionId": "{partition}", "type": "ack", "consumerGroup": "{group}""#)
+    };
+    let requests = |groups: [&str; 2]| {
+        let request = |g: &&str| format!(r#"{{"consumerGroup": "{g}", "acknowledgments": [{{{}}}]}}"#, item(g));
+        let list = groups.iter().map(request).collect::<Vec<_>>().join(", ");
+        format!("SELECT queen.ack_many_json('[{list}]')")
+    };
+    let operations = ["h", "g"].map(|g| format!("{{{}}}", item(g))).join(", ");
+    let calls = [requests(["g", "h"]), requests(["h", "g"]), format!("SELECT queen.transaction('[{operations}]')")];
+    for first in &calls {
+        for second in &calls {
+            for order in ["ASC", "DESC"] {
+                holder.run(&format!("BEGIN; SELECT 1 FROM queen.cursor ORDER BY gid {order} LIMIT 1 FOR UPDATE")).await;
+                let (first_call, waits) = one.start_and_watch(observer, &format!("BEGIN; {first}; ROLLBACK")).await;
+                assert!(waits, "{first}");
+                let (second_call, waits) = other.start_and_watch(observer, &format!("BEGIN; {second}; ROLLBACK")).await;
+                assert!(waits, "{second}");
+                holder.run("ROLLBACK").await;
+                for call in [first_call, second_call] {
+                    if let Err(e) = call.try_end().await {
+                        panic!("{first} beside {second}, {order}: {}", describe(&e));
                     }
                 }
             }

@@ -2,6 +2,8 @@
 
 mod along;
 mod broken;
+mod changes;
+mod conflation;
 mod crowd;
 mod databases;
 mod dedup;

@@ -20,6 +20,8 @@ async fn a_required_argument_that_is_null_is_named_with_22023() {
         (&format!("queen.ack({ID}, NULL)"), "transaction_id"),
         ("queen.ack_batch(NULL)", "acknowledgments"),
         ("queen.ack_batch_json(NULL, 'g')", "acknowledgments"),
+        ("queen.ack_many_json(NULL)", "requests"),
+        ("queen.transaction_json(NULL)", "operations"),
         ("queen.ack_lease(NULL)", "lease_id"),
         ("queen.nack(NULL, 'a')", "lease_id"),
         (&format!("queen.nack({ID}, NULL)"), "transaction_id"),

@@ -208,9 +208,12 @@ async fn the_text_doors_refuse_what_is_no_json_and_quote_none_of_it() {
         "[{\"queue\":\"q\",\"payload\":01}]",
         "[{\"queue\":\"q\",\"payload\":NaN}]",
     ] {
-        for call in
-            [format!("queen.push_batch_json({})", lit(body)), format!("queen.ack_batch_json({}, 'g')", lit(body))]
-        {
+        for call in [
+            format!("queen.push_batch_json({})", lit(body)),
+            format!("queen.ack_batch_json({}, 'g')", lit(body)),
+            format!("queen.ack_many_json({})", lit(body)),
+            format!("queen.transaction_json({})", lit(body)),
+        ] {
             let (state, message) = db.error(&format!("SELECT {call}")).await;
             assert_eq!(state, "QN008", "{body}");
             assert!(!message.contains("secret"), "{message}");

@@ -101,4 +101,8 @@ CALL queen.wait('q', 'g', -1);
 BEGIN;
 CALL queen.wait('q', 'g', 0);
 ROLLBACK;
+BEGIN;
+CALL queen.wait_changes(NULL, 0);
+ROLLBACK;
+SELECT queen.due_json('{"secret": 1}');
 SELECT queen.decode_segment('\x00');

@@ -69,6 +69,13 @@ SELECT queen.seek('orders', 'billing', to_end => true, partition => 'bob');
 SELECT queen.maintain();
 CALL queen.wait('orders', 'billing', 0);
 
+-- What an HTTP server asks for its long polls.
+SELECT queen.due_json('[["orders", "billing"], ["orders", "billing", "bob"], ["orders", "nobody yet"], ["nowhere", "billing"]]');
+CALL queen.wait_changes(NULL, 0) \gset
+SELECT queen.push('orders', '{"order": 9}', 'bob', 'order-9') \g /dev/null
+CALL queen.wait_changes((:'changes'::jsonb)->>'position', 0) \gset
+SELECT :'changes'::jsonb - 'position' AS changes;
+
 -- Look.
 SELECT queue, partitions, messages, dead_letters FROM queen.queues ORDER BY 1;
 SELECT queue, partition, log_start, last_offset FROM queen.partitions ORDER BY 1, 2;

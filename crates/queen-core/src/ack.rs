@@ -89,6 +89,8 @@ pub struct Policy {
     pub retry_limit: i32,
     /// Whether exhausted messages are filed; else they are dropped.
     pub dead_letter: bool,
+    /// The group conflates: a lease's last message was delivered, those before it are superseded by it.
+    pub conflating: bool,
 }
 
 /// Where the message of an item is.
@@ -125,6 +127,8 @@ pub struct Verdict {
     pub dropped: bool,
     /// It was done before.
     pub noop: bool,
+    /// This item settled the one delivered message of a conflating lease, and so many superseded ones with it.
+    pub conflated: Option<i64>,
 }
 
 /// What a call leaves behind.
@@ -198,6 +202,7 @@ pub fn settle(cursor: &Cursor, lease_id: Option<u128>, now: i64, items: &[Item],
     let heard = failure.filter(|_| standing == Standing::Holder);
     let outcome = outcome(cursor, prefix, heard, policy);
 
+    let conflated = conflated(cursor, &outcome.cursor, policy);
     let settled_at = |flag: bool, at: Option<i64>| flag && at.is_some() && at == outcome.terminal;
     let verdicts = items.iter().map(|item| {
         let at = offset(item);
@@ -207,6 +212,7 @@ pub fn settle(cursor: &Cursor, lease_id: Option<u128>, now: i64, items: &[Item],
             // By offset, so that all items with one id share its flags.
             verdict.dlq = settled_at(outcome.filed, at);
             verdict.dropped = settled_at(!outcome.filed, at);
+            verdict.conflated = conflated.filter(|(end, _)| at == Some(*end)).map(|(_, superseded)| superseded);
         }
         verdict
     });
@@ -233,6 +239,12 @@ impl Settled {
             verdicts,
         }
     }
+}
+
+/// The end of a conflating lease that is behind the cursor now, and how many messages below it that were not done yet.
+fn conflated(before: &Cursor, after: &Cursor, policy: &Policy) -> Option<(i64, i64)> {
+    let lease = before.lease.as_ref().filter(|_| policy.conflating)?;
+    (after.committed >= lease.batch_end).then(|| (lease.batch_end, lease.batch_end - before.committed - 1))
 }
 
 /// The offsets that can be acknowledged: `(after, through]`.

@@ -58,6 +58,12 @@ pub enum NameError {
         /// The value, cut and escaped.
         shown: String,
     },
+    /// A producer with a control character.
+    #[error("producer \"{shown}\" contains a control character")]
+    ProducerControl {
+        /// The value, cut and escaped.
+        shown: String,
+    },
 }
 
 impl NameError {
@@ -67,6 +73,7 @@ impl NameError {
             Self::Blank { .. } | Self::TooLong { .. } | Self::Control { .. } => ErrorKind::InvalidName,
             Self::TransactionIdEmpty | Self::TransactionIdControl { .. } => ErrorKind::InvalidTransactionId,
             Self::TransactionIdTooLong { .. } => ErrorKind::TransactionIdTooLong,
+            Self::ProducerControl { .. } => ErrorKind::InvalidItems,
         }
     }
 }
@@ -97,6 +104,22 @@ pub fn check_group(name: &str) -> Result<(), NameError> {
     check_name("consumer group", name)
 }
 
+/// Checks a name of traces; same rules and errors as [`check_queue`].
+///
+/// # Errors
+/// As [`check_queue`].
+pub fn check_trace_name(name: &str) -> Result<(), NameError> {
+    check_name("trace", name)
+}
+
+/// Checks the event type of a trace; same rules and errors as [`check_queue`].
+///
+/// # Errors
+/// As [`check_queue`].
+pub fn check_event_type(name: &str) -> Result<(), NameError> {
+    check_name("event type", name)
+}
+
 /// Checks a transaction id: 1 to 65,535 bytes, no control characters.
 ///
 /// # Errors
@@ -110,6 +133,17 @@ pub fn check_transaction_id(id: &str) -> Result<(), NameError> {
     }
     if has_control(id) {
         return Err(NameError::TransactionIdControl { shown: cut(id, MAX_SHOWN_CHARS) });
+    }
+    Ok(())
+}
+
+/// Checks who is said to have pushed: no control characters, so that a text of the server can hold it.
+///
+/// # Errors
+/// [`NameError::ProducerControl`].
+pub fn check_producer(producer: &str) -> Result<(), NameError> {
+    if has_control(producer) {
+        return Err(NameError::ProducerControl { shown: cut(producer, MAX_SHOWN_CHARS) });
     }
     Ok(())
 }

@@ -8,11 +8,13 @@ mod acks;
 mod items;
 mod operations;
 mod raw;
+mod requests;
 
 pub use acks::{AckItem, parse_acks};
-pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items};
+pub use items::{DEFAULT_PARTITION, PushItem, parse_push_items, parse_signed_items, parse_wire_items};
 pub use operations::{Operation, parse_operations};
 pub use raw::{not_null, read_object, text};
+pub use requests::{AckRequest, parse_ack_requests};
 
 use crate::error::{ErrorKind, into_error};
 use serde_json::value::RawValue;
@@ -59,6 +61,14 @@ pub enum PayloadError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// One of several requests cannot be read.
+    #[error("request {index}: {problem}")]
+    Request {
+        /// Which request, from 0.
+        index: usize,
+        /// What is wrong with it.
+        problem: Box<PayloadError>,
+    },
     /// A transaction without operations, or with one of another kind.
     #[error("{problem}")]
     Operations {
@@ -93,8 +103,11 @@ impl PayloadError {
         match self {
             Self::NotJson { .. } | Self::NoPayload { .. } | Self::Headers { .. } => ErrorKind::InvalidPayload,
             Self::TooLarge { .. } => ErrorKind::PayloadTooLarge,
-            Self::NotAList { .. } | Self::NotAnObject { .. } | Self::Item { .. } | Self::Operations { .. } => ErrorKind::InvalidItems,
+            Self::NotAList { .. } | Self::NotAnObject { .. } | Self::Item { .. } | Self::Operations { .. } => {
+                ErrorKind::InvalidItems
+            }
             Self::TraceId { .. } => ErrorKind::InvalidId,
+            Self::Request { problem, .. } => problem.kind(),
         }
     }
 }

@@ -52,11 +52,7 @@ pub struct Pushed {
 
 impl PushJob {
     /// A request's items, all or nothing; `producer` is the authenticated subject.
-    pub fn new<'a>(
-        tenant: Tenant,
-        producer: Option<&str>,
-        items: impl Iterator<Item = PushItem<'a>>,
-    ) -> PushJob {
+    pub fn new<'a>(tenant: Tenant, producer: Option<&str>, items: impl Iterator<Item = PushItem<'a>>) -> PushJob {
         let mut job = PushJob { tenant, lanes: Vec::new(), items: 0, text: String::new() };
         for item in items {
             let lane = lane((tenant, item.queue, item.partition));

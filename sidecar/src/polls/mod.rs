@@ -109,13 +109,15 @@ impl Polls {
             Some(answered) => answered,
             None => {
                 given_up.store(true, SeqCst);
+                // Before leaving: with its last waiter, a row forgets the group's policy.
+                let nothing = self.nothing(&wanted);
                 if ticket.leave() {
-                    return Ok(self.nothing(&wanted));
+                    return Ok(nothing);
                 }
                 // Its pop is under way.
                 match tokio::time::timeout(GRACE, answer).await {
                     Ok(answered) => answered,
-                    Err(_) => return Ok(self.nothing(&wanted)),
+                    Err(_) => return Ok(nothing),
                 }
             }
         };
@@ -181,7 +183,7 @@ impl Polls {
             let answer = self.ask(&waiter.wanted, || waiter.reply.is_closed()).await;
             match answer {
                 Ok(popped) if popped.messages == 0 => {
-                    if !self.rows().put_back(&key, place, waiter, popped.policy()) {
+                    if !self.rows().put_back(&key, place, waiter, popped) {
                         self.0.rested.notify_one();
                         return;
                     }

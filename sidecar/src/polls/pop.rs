@@ -167,17 +167,21 @@ impl Wanted {
         let text = match &self.target {
             Target::Matching { namespace, task } => {
                 database
-                    .call(self.tenant, POP_MATCHING, &[
-                        namespace,
-                        task,
-                        &self.group,
-                        &self.batch,
-                        &self.partitions,
-                        &self.lease_seconds,
-                        &self.auto_ack,
-                        &self.mode,
-                        &self.from,
-                    ])
+                    .call(
+                        self.tenant,
+                        POP_MATCHING,
+                        &[
+                            namespace,
+                            task,
+                            &self.group,
+                            &self.batch,
+                            &self.partitions,
+                            &self.lease_seconds,
+                            &self.auto_ack,
+                            &self.mode,
+                            &self.from,
+                        ],
+                    )
                     .await?
             }
             Target::Queue(queue) => self.pop_queue(database, queue, None).await?,
@@ -195,18 +199,22 @@ impl Wanted {
         partition: Option<&String>,
     ) -> Result<String, CallError> {
         database
-            .call(self.tenant, POP, &[
-                queue,
-                &self.group,
-                &self.batch,
-                &partition,
-                &self.partitions,
-                &self.lease_seconds,
-                &self.auto_ack,
-                &self.mode,
-                &self.from,
-                &self.conflation,
-            ])
+            .call(
+                self.tenant,
+                POP,
+                &[
+                    queue,
+                    &self.group,
+                    &self.batch,
+                    &partition,
+                    &self.partitions,
+                    &self.lease_seconds,
+                    &self.auto_ack,
+                    &self.mode,
+                    &self.from,
+                    &self.conflation,
+                ],
+            )
             .await
     }
 
@@ -305,8 +313,7 @@ impl Popped {
         let mut popped =
             Popped { body: None, messages: 0, lease: None, tenant: wanted.tenant, queue: None, lag: None, policy };
         if conflation || conflict {
-            let claimed =
-                Claimed { lease_id: None, batches: Vec::new(), conflation, conflation_conflict: conflict };
+            let claimed = Claimed { lease_id: None, batches: Vec::new(), conflation, conflation_conflict: conflict };
             popped.body = Some(wanted.body(&claimed));
         }
         popped

@@ -1,6 +1,6 @@
 //! The rows of those who wait.
 
-use super::{Answer, Polls, Target, Wanted};
+use super::{Answer, Polls, Popped, Target, Wanted};
 use crate::tenant::Tenant;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -116,11 +116,14 @@ impl Rows {
         None
     }
 
-    /// A waiter for whom nothing was found stands in its place again. True: ask again, something happened meanwhile.
-    pub fn put_back(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, conflation: Option<bool>) -> bool {
+    /// A waiter for whom nothing was found stands in its place again; one whose time is over is answered. True: ask again,
+    /// something happened meanwhile.
+    pub fn put_back(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, nothing: Popped) -> bool {
         let Some(row) = self.rows.get_mut(key) else { return false };
-        row.conflation = conflation.or(row.conflation);
-        if !waiter.given_up.load(SeqCst) && !waiter.reply.is_closed() {
+        row.conflation = nothing.policy().or(row.conflation);
+        if waiter.given_up.load(SeqCst) {
+            _ = waiter.reply.send(Ok(nothing));
+        } else if !waiter.reply.is_closed() {
             row.waiters.insert(place, waiter);
         }
         if row.dirty {

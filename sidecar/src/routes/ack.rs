@@ -22,7 +22,11 @@ pub fn routes() -> Router<Shared> {
     Router::new().route("/api/v1/ack", post(one)).route("/api/v1/ack/batch", post(batch))
 }
 
-async fn one(State(app): State<Shared>, Extension(caller): Extension<Caller>, body: Bytes) -> Result<Response, Problem> {
+async fn one(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Response, Problem> {
     let text = body::text(&body)?;
     let [group] = body::object(text, &["consumerGroup"])?;
     settle(&app, &caller, group, &format!("[{text}]")).await
@@ -38,7 +42,8 @@ async fn batch(
 }
 
 async fn settle(app: &Shared, caller: &Caller, group: Option<&str>, raw: &str) -> Result<Response, Problem> {
-    let group = body::string(group, "consumerGroup")?.filter(|g| !g.is_empty()).unwrap_or_else(|| QUEUE_MODE.to_owned());
+    let group =
+        body::string(group, "consumerGroup")?.filter(|g| !g.is_empty()).unwrap_or_else(|| QUEUE_MODE.to_owned());
     names::check_group(&group).map_err(Problem::bad_body)?;
     let items = payload::parse_acks(raw).map_err(body::bad)?;
     let counts = app.metrics.of(Operation::Ack);

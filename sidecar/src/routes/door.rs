@@ -54,8 +54,13 @@ async fn caller(app: &Shared, method: &Method, path: &str, headers: &HeaderMap) 
 
 /// The client's own id, if it is a sensible one.
 fn request_id(request: &Request) -> HeaderValue {
-    let sensible = |v: &&HeaderValue| v.len() <= 128 && v.to_str().is_ok_and(|t| t.bytes().all(|b| b.is_ascii_graphic()));
-    request.headers().get(REQUEST_ID).filter(|v| !v.is_empty()).filter(sensible).cloned().unwrap_or_else(|| {
-        HeaderValue::from_str(&Uuid::now_v7().to_string()).unwrap_or(HeaderValue::from_static("-"))
-    })
+    let sensible =
+        |v: &&HeaderValue| v.len() <= 128 && v.to_str().is_ok_and(|t| t.bytes().all(|b| b.is_ascii_graphic()));
+    request
+        .headers()
+        .get(REQUEST_ID)
+        .filter(|v| !v.is_empty())
+        .filter(sensible)
+        .cloned()
+        .unwrap_or_else(|| HeaderValue::from_str(&Uuid::now_v7().to_string()).unwrap_or(HeaderValue::from_static("-")))
 }

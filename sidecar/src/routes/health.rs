@@ -1,4 +1,4 @@
-//! `GET /health`, `/status` and `/`
+//! `GET /health` and `/status`.
 
 use super::json;
 use crate::state::Shared;

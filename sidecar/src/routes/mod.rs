@@ -7,6 +7,7 @@ mod door;
 mod health;
 mod lease;
 mod metrics;
+mod openapi;
 mod pop;
 mod push;
 pub mod status;
@@ -37,6 +38,7 @@ pub fn router(app: Shared) -> Router {
         status::routes(),
         analytics::routes(),
         metrics::routes(),
+        openapi::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
     resources

@@ -1,7 +1,7 @@
 //! `GET /api/v1/pop…`: from a queue, a partition, or whatever matches a namespace or task.
 
 use super::ack::QUEUE_MODE;
-use super::{Caller, flag, json};
+use super::{Caller, json};
 use crate::error::Problem;
 use crate::metrics::Operation;
 use crate::polls::{Target, Wanted};
@@ -18,8 +18,6 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Longest time to wait that is honoured.
-const MAX_WAIT_MS: u64 = 24 * 3600 * 1000;
 const DEFAULT_BATCH: i32 = 200;
 
 pub fn routes() -> Router<Shared> {
@@ -72,9 +70,11 @@ async fn pop(
     params: &HashMap<String, String>,
 ) -> Result<Response, Problem> {
     let wanted = wanted(app, caller, target, params)?;
-    let wait = flag(params.get("wait").map(String::as_str), "wait")?.unwrap_or(false);
+    let wait = flag(params, "wait")?.unwrap_or(false);
     let timeout: Option<i64> = number(params, "timeout")?;
-    let timeout = timeout.map_or(app.config.pop_timeout_ms, |ms| u64::try_from(ms).unwrap_or(0)).min(MAX_WAIT_MS);
+    let timeout = timeout
+        .map_or(app.config.pop_timeout_ms, |ms| u64::try_from(ms).unwrap_or(0))
+        .min(app.config.pop_max_timeout_ms);
     let timeout = Duration::from_millis(timeout);
     let counts = app.metrics.of(Operation::Pop);
     counts.requests.fetch_add(1, Relaxed);
@@ -103,24 +103,21 @@ async fn pop(
     })
 }
 
-fn wanted(
-    app: &Shared,
-    caller: &Caller,
-    target: Target,
-    params: &HashMap<String, String>,
-) -> Result<Wanted, Problem> {
+fn wanted(app: &Shared, caller: &Caller, target: Target, params: &HashMap<String, String>) -> Result<Wanted, Problem> {
     let named = params.get("consumerGroup").filter(|g| !g.is_empty());
     if let Some(group) = named {
         names::check_group(group).map_err(refused)?;
     }
-    let conflation = flag(params.get("conflation").map(String::as_str), "conflation")?;
-    let auto_ack = flag(params.get("autoAck").map(String::as_str), "autoAck")?.unwrap_or(false);
+    let conflation = flag(params, "conflation")?;
+    let auto_ack = flag(params, "autoAck")?.unwrap_or(false);
     if conflation == Some(true) {
         if named.is_none() {
             return Err(refused("conflation requires consumerGroup: the last value is kept for a group"));
         }
         if auto_ack {
-            return Err(refused("conflation cannot be combined with autoAck: what is superseded is settled by the ack"));
+            return Err(refused(
+                "conflation cannot be combined with autoAck: what is superseded is settled by the ack",
+            ));
         }
     }
     let batch = number(params, "batch")?.unwrap_or(DEFAULT_BATCH).max(1);
@@ -151,6 +148,10 @@ fn mode_of(text: &str) -> &'static str {
         "new" | "new-only" | "new_only" | "newonly" => "new",
         _ => "all",
     }
+}
+
+fn flag(params: &HashMap<String, String>, name: &str) -> Result<Option<bool>, Problem> {
+    super::flag(params.get(name).map(String::as_str), name).map_err(|problem| refused(problem.text()))
 }
 
 fn number<T: FromStr>(params: &HashMap<String, String>, name: &str) -> Result<Option<T>, Problem> {

@@ -32,9 +32,15 @@ async fn push(
     let text = body::text(&body)?;
     let [items] = body::object(text, &["items"])?;
     let items =
-        payload::parse_push_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
+        payload::parse_wire_items(items.ok_or_else(|| Problem::bad_body("items is missing"))?).map_err(body::bad)?;
     for (n, item) in items.iter().enumerate() {
-        check(item).map_err(|detail| Problem::bad_body(format!("item {n}: {detail}")))?;
+        check(item).map_err(|detail| match detail {
+            // The wire's words.
+            names::NameError::TransactionIdTooLong { .. } => {
+                Problem::bad_body(format!("transactionId of item {n} exceeds the 65535-byte limit"))
+            }
+            detail => Problem::bad_body(format!("item {n}: {detail}")),
+        })?;
     }
     let counts = app.metrics.of(Operation::Push);
     counts.requests.fetch_add(1, Relaxed);

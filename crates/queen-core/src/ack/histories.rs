@@ -111,7 +111,7 @@ proptest! {
         retry_limit in 0i32..4,
         dead_letter in any::<bool>(),
     ) {
-        let policy = Policy { retry_limit, dead_letter };
+        let policy = Policy { retry_limit, dead_letter, conflating: false };
         let mut cursor = Cursor { committed: -1, lease: None, retries: 0 };
         for step in steps {
             match step {
@@ -148,7 +148,7 @@ proptest! {
         retries in any::<i32>(), retry_limit in any::<i32>(), status in any_status(),
     ) {
         let lease = Some(Lease { id: W, batch_end: end, expires_at: i64::MAX });
-        let policy = Policy { retry_limit, dead_letter: true };
+        let policy = Policy { retry_limit, dead_letter: true, conflating: false };
         let cursor = Cursor { committed, lease, retries };
         let settled = settle(&cursor, Some(W), now, &[Item { place: Place::At(at), status }], &policy);
         prop_assert!(settled.cursor.committed >= committed);

@@ -5,8 +5,8 @@ use super::*;
 
 const NOW: i64 = 1_000;
 const W: u128 = 77;
-const POLICY: Policy = Policy { retry_limit: 3, dead_letter: true };
-const DROPPING: Policy = Policy { retry_limit: 3, dead_letter: false };
+const POLICY: Policy = Policy { retry_limit: 3, dead_letter: true, conflating: false };
+const DROPPING: Policy = Policy { retry_limit: 3, dead_letter: false, conflating: false };
 
 /// Cursor at 0, messages 1 to 3 leased, R as given.
 fn leased(retries: i32) -> Cursor {
@@ -154,7 +154,7 @@ fn the_fourth_failure_of_three_is_terminal_and_records_three() {
 
 #[test]
 fn a_limit_of_zero_makes_the_first_failure_terminal() {
-    let policy = Policy { retry_limit: 0, dead_letter: true };
+    let policy = Policy { retry_limit: 0, ..POLICY };
     let settled = ack(&leased(0), Some(W), &[(1, Failed)], policy);
     assert_eq!((settled.file, settled.retries_recorded), (Some(1), 0));
 }
@@ -275,4 +275,33 @@ fn no_items_change_nothing() {
     let mut empty = leased(1);
     empty.committed = 3;
     assert!(!ack(&empty, Some(W), &[], POLICY).changed);
+}
+
+const CONFLATING: Policy = Policy { conflating: true, ..POLICY };
+
+fn conflated(settled: &Settled) -> Vec<Option<i64>> {
+    settled.verdicts.iter().map(|v| v.conflated).collect()
+}
+
+#[test]
+fn the_item_that_settles_a_conflating_lease_says_how_many_it_superseded() {
+    assert_eq!(conflated(&ack(&leased(0), Some(W), &[(3, Completed)], CONFLATING)), [Some(2)]);
+    assert_eq!(conflated(&ack(&leased(0), Some(W), &[(3, DeadLetter)], CONFLATING)), [Some(2)]);
+    assert_eq!(conflated(&ack(&leased(3), Some(W), &[(3, Failed)], CONFLATING)), [Some(2)], "given up");
+    assert_eq!(conflated(&ack(&leased(0), None, &[(3, Completed)], CONFLATING)), [Some(2)]);
+    let all = [(1, Completed), (2, Completed), (3, Completed), (0, Completed)];
+    assert_eq!(conflated(&ack(&leased(0), Some(W), &all, CONFLATING)), [None, None, Some(2), None]);
+    let partly = Cursor { committed: 2, ..leased(0) };
+    assert_eq!(conflated(&ack(&partly, Some(W), &[(3, Completed)], CONFLATING)), [Some(0)], "none left to supersede");
+}
+
+#[test]
+fn what_does_not_settle_the_lease_supersedes_nothing() {
+    for items in [[(3, Failed)], [(3, Retry)], [(2, Completed)], [(2, DeadLetter)]] {
+        assert_eq!(conflated(&ack(&leased(0), Some(W), &items, CONFLATING)), [None], "{items:?}");
+    }
+    assert_eq!(conflated(&ack(&leased(0), Some(W), &[(2, Failed), (3, Completed)], CONFLATING)), [None, None]);
+    assert_eq!(conflated(&ack(&leased(0), Some(W + 1), &[(3, Completed)], CONFLATING)), [None]);
+    assert_eq!(conflated(&ack(&free(0), None, &[(3, Completed)], CONFLATING)), [None]);
+    assert_eq!(conflated(&ack(&leased(0), Some(W), &[(3, Completed)], POLICY)), [None], "another group");
 }

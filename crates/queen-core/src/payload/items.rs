@@ -22,9 +22,11 @@ pub struct PushItem<'a> {
     pub trace_id: Option<u128>,
     /// The headers, byte for byte as in the request; a JSON object.
     pub headers: Option<&'a str>,
+    /// Who pushes, not yet checked; only from a caller that may say so, see [`parse_signed_items`].
+    pub producer: Option<Cow<'a, str>>,
 }
 
-const NAMES: [&str; 6] = ["queue", "payload", "partition", "transactionId", "traceId", "headers"];
+const NAMES: [&str; 7] = ["queue", "payload", "partition", "transactionId", "traceId", "headers", "producer"];
 
 /// Reads the wire items of a push: an array of objects with `queue`, `payload` and perhaps `partition`,
 /// `transactionId`, `traceId` and `headers`. Other keys are ignored; null is as good as absent, but for
@@ -33,11 +35,34 @@ const NAMES: [&str; 6] = ["queue", "payload", "partition", "transactionId", "tra
 /// # Errors
 /// [`PayloadError`]: not such a list, or an item that names its index.
 pub fn parse_push_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
+    raw::list(json, "items", &NAMES, |index, mut fields| {
+        fields[6] = None;
+        item(index, fields)
+    })
+}
+
+/// As [`parse_push_items`], and reads the key `producer` of each item, too: for a caller that has authenticated who
+/// pushes. To everybody else that key is one of those that are ignored.
+///
+/// # Errors
+/// As [`parse_push_items`].
+pub fn parse_signed_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
     raw::list(json, "items", &NAMES, item)
 }
 
-fn item<'a>(index: usize, fields: [Option<&'a str>; 6]) -> Result<PushItem<'a>, PayloadError> {
-    let [queue, payload, partition, transaction_id, trace_id, headers] = fields;
+/// As [`parse_push_items`], for a push over HTTP: whatever `traceId` is, it is ignored.
+///
+/// # Errors
+/// As [`parse_push_items`].
+pub fn parse_wire_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
+    raw::list(json, "items", &NAMES, |index, mut fields| {
+        (fields[4], fields[6]) = (None, None);
+        item(index, fields)
+    })
+}
+
+fn item<'a>(index: usize, fields: [Option<&'a str>; 7]) -> Result<PushItem<'a>, PayloadError> {
+    let [queue, payload, partition, transaction_id, trace_id, headers, producer] = fields;
     let wrong = |problem| PayloadError::Item { what: "push", index, problem };
     let text = |raw: Option<&'a str>, problem| match raw::not_null(raw) {
         Some(raw) => raw::text(raw).map(Some).ok_or(wrong(problem)),
@@ -68,6 +93,7 @@ fn item<'a>(index: usize, fields: [Option<&'a str>; 6]) -> Result<PushItem<'a>, 
         transaction_id,
         trace_id,
         headers,
+        producer: text(producer, "producer must be a string")?,
     })
 }
 
@@ -100,6 +126,13 @@ mod tests {
     }
 
     #[test]
+    fn over_http_the_trace_id_and_the_producer_are_not_read() {
+        let json = r#"[{"queue":"q","payload":1,"traceId":"x","producer":5}]"#;
+        let item = parse_wire_items(json).unwrap().remove(0);
+        assert_eq!((item.trace_id, item.producer), (None, None));
+    }
+
+    #[test]
     fn absent_and_null_are_the_same() {
         let absent = one(r#"[{"queue":"q","payload":null}]"#);
         let null = one(
@@ -109,6 +142,17 @@ mod tests {
         assert_eq!(absent.partition, "Default");
         assert_eq!(absent.payload, "null");
         assert_eq!(absent.transaction_id, None);
+    }
+
+    #[test]
+    fn only_who_may_say_so_names_a_producer() {
+        let json = |producer: &str| format!(r#"[{{"queue":"q","payload":1,"producer":{producer}}}]"#);
+        let (named, wrong) = (json(r#""ada""#), json("5"));
+        assert_eq!(one(&named).producer, None);
+        assert_eq!(parse_signed_items(&named).unwrap()[0].producer.as_deref(), Some("ada"));
+        assert_eq!(parse_signed_items(&json("null")).unwrap()[0].producer, None);
+        assert_eq!(one(&wrong).producer, None, "ignored like any other key");
+        assert_eq!(parse_signed_items(&wrong).unwrap_err().kind(), ErrorKind::InvalidItems);
     }
 
     #[test]

@@ -28,6 +28,21 @@ struct Body<'a> {
     operations: Option<&'a RawValue>,
     #[serde(default)]
     required_leases: Option<Vec<String>>,
+    #[serde(borrow)]
+    kv: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timers: Option<&'a RawValue>,
+}
+
+/// The wire's other two lists are not served: only an empty one is as good as none.
+fn absent(name: &'static str, list: Option<&RawValue>) -> Result<(), PayloadError> {
+    let text = list.map_or("[]", RawValue::get);
+    let problem = match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inside) if inside.trim().is_empty() => return Ok(()),
+        Some(_) => format!("{name} is not supported"),
+        None => format!("{name} must be an array"),
+    };
+    Err(PayloadError::Operations { problem: Cow::Owned(problem) })
 }
 
 const NAMES: [&str; 15] = [
@@ -52,16 +67,20 @@ const NAMES: [&str; 15] = [
 /// holds its fields itself or a list `items`; `payload` wins over `data`, and with neither the payload is `{}`.
 ///
 /// # Errors
-/// [`PayloadError`]: no operations, a type other than `push` and `ack`, or an operation that names its index.
+/// [`PayloadError`]: no operations, a type other than `push` and `ack`, an operation that names its index, or `kv` or
+/// `timers` that hold anything.
 pub fn parse_operations(json: &str) -> Result<(Vec<Operation<'_>>, Vec<String>), PayloadError> {
-    const NONE: PayloadError =
-        PayloadError::Operations { problem: Cow::Borrowed("transaction requires an operations array") };
+    const NONE: PayloadError = PayloadError::Operations {
+        problem: Cow::Borrowed("transaction requires an operations array (or a top-level kv/timers array)"),
+    };
     let (list, required) = if json.trim_start().starts_with('[') {
         (json, Vec::new())
     } else {
         let body: Body<'_> = serde_json::from_str(json).map_err(|e| PayloadError::Operations {
             problem: Cow::Owned(format!("not a transaction body: {}", raw::unquoted(&e))),
         })?;
+        absent("kv", body.kv)?;
+        absent("timers", body.timers)?;
         let list = body.operations.ok_or(NONE)?.get();
         (list, body.required_leases.unwrap_or_default())
     };
@@ -148,6 +167,7 @@ fn push<'a>(index: usize, fields: [Option<&'a str>; 7]) -> Result<Operation<'a>,
             .and_then(|t| uuid::Uuid::try_parse(&t).ok())
             .map(|id| id.as_u128()),
         headers,
+        producer: None,
     }))
 }
 
@@ -196,9 +216,21 @@ mod tests {
             (r#"[{"queue":"q"}]"#, "needs a `type`"),
             (r#"[{"type":"push"}]"#, "queue is missing"),
             ("nonsense", "not a transaction body"),
+            (r#"{"operations":[{"type":"push","queue":"q"}],"kv":[1]}"#, "kv is not supported"),
+            (r#"{"timers":[{}]}"#, "timers is not supported"),
+            (r#"{"kv":{},"operations":[{"type":"push","queue":"q"}]}"#, "kv must be an array"),
+            (r#"{"kv":[],"timers":null}"#, "requires an operations array (or a top-level kv/timers array)"),
+            (r#"{"operations":null}"#, "requires an operations array"),
+            (r#"[{"type":""}]"#, "every transaction operation needs a `type` of push or ack"),
         ] {
             assert!(refusal(json).contains(why), "{json}: {}", refusal(json));
         }
+    }
+
+    #[test]
+    fn lists_of_other_families_that_are_empty_are_as_good_as_none() {
+        let json = r#"{"operations":[{"type":"push","queue":"q"}],"kv":[ ],"timers":null}"#;
+        assert_eq!(steps(json).len(), 1);
     }
 
     #[test]
