@@ -47,11 +47,11 @@ pub fn router(app: Shared) -> Router {
         consumer_groups::routes(),
         traces::routes(),
         health::routes(),
-        openapi::routes(),
         system::routes(),
         status::routes(),
         analytics::routes(),
         metrics::routes(),
+        openapi::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
     resources
