@@ -58,7 +58,9 @@ pub fn router(app: Shared) -> Router {
         .into_iter()
         .fold(Router::new(), Router::merge)
         .fallback(|| async { Problem::no_such_route() })
-        .layer(DefaultBodyLimit::max(app.config.max_body_bytes))
+        // Refuses by the length that is told, before a byte of it is read.
+        .layer(DefaultBodyLimit::disable())
+        .layer(tower_http::limit::RequestBodyLimitLayer::new(app.config.max_body_bytes))
         .layer(tower_http::timeout::RequestBodyTimeoutLayer::new(stall))
         .layer(axum::middleware::from_fn_with_state(app.clone(), door::enter))
         .with_state(app)
