@@ -80,6 +80,23 @@ async fn another_method_on_a_route_is_405() {
     }
 }
 
+// Where HEAD is GET without the body, it would take messages and show them to nobody.
+#[tokio::test]
+async fn head_takes_no_messages() {
+    let (http, q) = (shared(), queue());
+    http.push(&q, &[json!(1)]).await;
+    for path in [
+        format!("/api/v1/pop/queue/{q}?autoAck=true"),
+        format!("/api/v1/pop/queue/{q}/partition/Default"),
+        "/api/v1/pop?namespace=n".to_owned(),
+    ] {
+        let answer = http.send(http.request(Method::HEAD, &path)).await;
+        assert_eq!((answer.status, &answer.headers["allow"]), (405, &"GET".parse().unwrap()), "{path}");
+    }
+    assert_eq!(http.pop(&q, "").await[0]["deliveryAttempt"], 1);
+    assert_eq!(http.send(http.request(Method::HEAD, "/health")).await.status, 200);
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_long_is_413_and_nothing_is_stored() {
     let http = sidecar_with(&[("QUEEN_MAX_BODY_BYTES", "1000")]).await;

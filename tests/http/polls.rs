@@ -192,6 +192,14 @@ async fn a_dead_letter_that_is_moved_back_wakes() {
     let poll = Poll::of(http, &q, "").await;
     let moved = "SELECT queen.dlq_move_v1(id) FROM queen.dlq($1)";
     http.sql().await.execute(moved, &[&q]).await.expect("a move");
+    let again = poll.messages().await;
+    assert_eq!(data(&again), [1]);
+
+    http.ack(&again[0], "dlq").await;
+    let poll = Poll::of(http, &q, "").await;
+    let part = |name: &str| again[0][name].as_str().unwrap();
+    let path = format!("/api/v1/messages/{}/{}/retry", part("partitionId"), part("transactionId"));
+    assert_eq!(http.post(&path, &json!({})).await.expect(200)["result"], "moved");
     assert_eq!(data(&poll.messages().await), [1]);
 }
 

@@ -228,3 +228,35 @@ async fn a_delivery_attempt_counts_the_deliveries_of_the_first_message() {
     http.push(&q, &[json!(3)]).await;
     assert_eq!(http.pop(&q, "").await[0]["deliveryAttempt"], 1);
 }
+
+// Python and JavaScript write names into the path as they are.
+#[tokio::test]
+async fn names_in_a_path_may_be_encoded_or_not() {
+    let http = shared();
+    let q = format!("{}a+b:c@d,e;f(g)!*'~", queue());
+    let encoded: String = q.bytes().map(|b| format!("%{b:02X}")).collect();
+    for (n, path) in [&q, &encoded].into_iter().enumerate() {
+        push_to(http, &q, &[("x+y", n as i64)]).await;
+        let body = http.get(&format!("/api/v1/pop/queue/{path}/partition/x+y?autoAck=true")).await.expect(200);
+        assert_eq!((&body["queue"], data(body["messages"].as_array().unwrap())), (&json!(q), vec![&json!(n)]));
+    }
+    // In the query, a plus is a space.
+    push_to(http, &q, &[("p", 1)]).await;
+    let body =
+        http.get(&format!("/api/v1/pop/queue/{encoded}?consumerGroup=a+b%2Bc&subscriptionMode=all")).await.expect(200);
+    assert_eq!(body["consumerGroup"], "a b+c");
+}
+
+#[tokio::test]
+async fn ten_thousand_messages_are_pushed_popped_and_settled_in_one_request_each() {
+    let (http, q) = (shared(), queue());
+    let items: Vec<(&str, i64)> = (0..10_000).map(|n| ("p", n)).collect();
+    push_to(http, &q, &items).await;
+    let popped = http.pop(&q, "batch=20000").await;
+    assert!(data(&popped).into_iter().eq(items.iter().map(|(_, n)| n).map(|n| json!(n)).collect::<Vec<_>>().iter()));
+    let acks: Vec<(&Value, &str)> = popped.iter().map(|message| (message, "completed")).collect();
+    let acked = http.ack_all(&acks).await;
+    assert_eq!(acked.len(), 10_000);
+    assert!(acked.iter().all(|answer| answer["success"] == true));
+    assert_eq!(http.pop(&q, "").await.len(), 0);
+}
