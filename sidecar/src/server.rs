@@ -82,7 +82,7 @@ async fn serve(config: Config) -> Result<(), String> {
     let local = listener.local_addr().map_err(|e| e.to_string())?;
     let (patience, drain) =
         (Duration::from_secs(config.client_timeout_seconds), Duration::from_secs(config.drain_seconds));
-    let places = Arc::new(Semaphore::new(config.max_connections));
+    let places = Arc::new(Semaphore::new(connections_possible(&config)));
     let app = app(config)?;
     let router = routes::router(app.clone());
     let connections = GracefulShutdown::new();
@@ -134,6 +134,23 @@ async fn serve(config: Config) -> Result<(), String> {
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// How many clients there is room for: what is allowed, unless the system allows less files.
+fn connections_possible(config: &Config) -> usize {
+    // Beside the clients: the database's connections, the buffer's files, and what a process has anyway.
+    let others = usize::from(config.pool_size) + 64;
+    let wanted = config.max_connections + others;
+    let files =
+        rlimit::increase_nofile_limit(wanted as u64).map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    if files < wanted {
+        tracing::warn!(
+            files,
+            wanted,
+            "the limit of open files allows fewer client connections than QUEEN_MAX_CONNECTIONS"
+        );
+    }
+    files.saturating_sub(others).clamp(1, config.max_connections.max(1))
 }
 
 /// The next client, once there is a place for it.

@@ -30,7 +30,7 @@ const POP: Statement = Statement {
 };
 
 const POP_MATCHING: Statement = Statement {
-    sql: "SELECT queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    sql: "SELECT queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -41,6 +41,7 @@ const POP_MATCHING: Statement = Statement {
         Type::BOOL,
         Type::TEXT,
         Type::TEXT,
+        Type::BOOL,
     ],
 };
 
@@ -180,6 +181,7 @@ impl Wanted {
                             &self.auto_ack,
                             &self.mode,
                             &self.from,
+                            &self.conflation,
                         ],
                     )
                     .await?
