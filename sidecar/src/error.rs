@@ -87,10 +87,10 @@ impl CallError {
     }
 
     /// By the one table of errors; states that are not in it are the server's trouble, but for values that PostgreSQL
-    /// itself cannot take: a time beyond its calendar, and a NUL in a text.
+    /// itself cannot take: a time beyond its calendar, and a NUL in a text or in `jsonb`.
     pub fn status(&self) -> StatusCode {
         let CallError::Refused { state, .. } = self else { return StatusCode::INTERNAL_SERVER_ERROR };
-        if matches!(state.as_str(), "22008" | "22021") {
+        if matches!(state.as_str(), "22008" | "22021" | "22P05") {
             return StatusCode::BAD_REQUEST;
         }
         let kind = ErrorKind::ALL.iter().find(|kind| kind.sqlstate() == state);
@@ -125,8 +125,9 @@ mod tests {
 
     #[test]
     fn values_that_postgresql_cannot_take_are_the_callers() {
-        assert_eq!(refused("22008"), StatusCode::BAD_REQUEST);
-        assert_eq!(refused("22021"), StatusCode::BAD_REQUEST);
+        for state in ["22008", "22021", "22P05"] {
+            assert_eq!(refused(state), StatusCode::BAD_REQUEST, "{state}");
+        }
     }
 
     #[test]
