@@ -23,6 +23,9 @@ pub struct Config {
     /// Connections to the database at most; one more listens for commits
     #[arg(long, env = "QUEEN_POOL_SIZE", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=1000))]
     pub pool_size: u16,
+    /// Prepare statements once a connection; false for PgBouncer in transaction mode before 1.21
+    #[arg(long, env = "QUEEN_PREPARED_STATEMENTS", default_value_t = true, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
+    pub prepared_statements: bool,
     /// Address to listen on
     #[arg(long, env = "QUEEN_BIND_ADDR", default_value = "0.0.0.0")]
     pub bind: IpAddr,

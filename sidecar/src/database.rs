@@ -1,8 +1,9 @@
 //! The connections, and how a function is called.
 //!
 //! A call is one statement and thus one transaction. It runs through named prepared statements, which PgBouncer in
-//! transaction mode follows when its `max_prepared_statements` is not 0. Nothing is set for a session: what a call needs
-//! besides (a tenant, a time limit) is set for its transaction.
+//! transaction mode follows from version 1.21 on when its `max_prepared_statements` is not 0; or, when so configured,
+//! without them. Nothing is set for a session: what a call needs besides (a tenant, a time limit) is set for its
+//! transaction.
 
 mod tls;
 
@@ -12,14 +13,21 @@ use crate::tenant::Tenant;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_postgres::NoTls;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a call waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a query of the administration may take.
 const LOOK_TIMEOUT: &str = "30s";
+
+const SET_TENANT: Statement = Statement { sql: "SELECT set_config('queen.tenant', $1, true)", types: &[Type::TEXT] };
+const SET_LIMITS: Statement = Statement {
+    sql: "SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), \
+          CASE WHEN $2 <> '' THEN set_config('queen.tenant', $2, true) END",
+    types: &[Type::TEXT, Type::TEXT],
+};
 
 /// A parameter of a call.
 pub type Param<'a> = &'a (dyn ToSql + Sync);
@@ -39,6 +47,25 @@ pub struct Database {
     pool: Pool,
     config: Arc<tokio_postgres::Config>,
     tls: Option<MakeRustlsConnect>,
+    prepare: bool,
+}
+
+/// A statement as it will be sent.
+enum Ready {
+    Prepared(tokio_postgres::Statement),
+    Text(Statement),
+}
+
+impl Ready {
+    async fn run(&self, client: &Object, params: &[Param<'_>]) -> Result<Option<Row>, tokio_postgres::Error> {
+        match self {
+            Ready::Prepared(statement) => client.query_opt(statement, params).await,
+            Ready::Text(statement) => {
+                let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
+                client.query_typed_opt(statement.sql, &typed).await
+            }
+        }
+    }
 }
 
 impl Database {
@@ -72,7 +99,7 @@ impl Database {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|_| "cannot build the connection pool".to_owned())?;
-        Ok(Database { pool, config: Arc::new(pg), tls })
+        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements })
     }
 
     /// Calls a function for a tenant and answers its text.
@@ -80,31 +107,14 @@ impl Database {
     /// # Errors
     /// [`CallError`]; unless it is `Lost`, the call had no effect.
     pub async fn call(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
-        let client = self.client().await?;
-        let prepared = client.prepare_typed_cached(statement.sql, statement.types).await.map_err(failed)?;
-        if tenant == Tenant::default() {
-            let row = client.query_one(&prepared, params).await.map_err(failed)?;
-            return text(&row);
-        }
-        // All four go out at once.
-        let set = client.prepare_cached("SELECT set_config('queen.tenant', $1, true)").await.map_err(failed)?;
-        let id = tenant.0.to_string();
-        let id: [Param<'_>; 1] = [&id];
-        let open = InTransaction(Some(client));
-        let client = open.client()?;
-        let (begun, named, row, ended) = tokio::join!(
-            client.batch_execute("BEGIN"),
-            client.query_one(&set, &id),
-            client.query_one(&prepared, params),
-            client.batch_execute("COMMIT"),
-        );
-        open.ended();
-        begun.map_err(failed)?;
-        named.map_err(failed)?;
-        let row = row.map_err(failed)?;
-        // A COMMIT of a transaction that had failed would have been told by the row.
-        ended.map_err(failed)?;
-        text(&row)
+        let row = if tenant == Tenant::default() {
+            let client = self.client().await?;
+            let ready = self.ready(&client, statement).await?;
+            ready.run(&client, params).await.map_err(failed)?
+        } else {
+            self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
+        };
+        row.as_ref().map_or_else(|| Ok(String::new()), text)
     }
 
     /// Runs a query that only looks, within limits of time and without the compiler, which costs more than it saves here.
@@ -125,31 +135,43 @@ impl Database {
         statement: Statement,
         params: &[Param<'_>],
     ) -> Result<Option<String>, CallError> {
-        let client = self.client().await?;
-        let prepared = client.prepare_typed_cached(statement.sql, statement.types).await.map_err(failed)?;
-        let set = client
-            .prepare_cached(
-                "SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), \
-                 CASE WHEN $2 <> '' THEN set_config('queen.tenant', $2, true) END",
-            )
-            .await
-            .map_err(failed)?;
         let id = if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() };
-        let settings: [Param<'_>; 2] = [&LOOK_TIMEOUT, &id];
+        let row = self.in_transaction(SET_LIMITS, &[&LOOK_TIMEOUT, &id], statement, params).await?;
+        row.as_ref().map(text).transpose()
+    }
+
+    /// A statement after some settings, in one transaction; all of it goes out at once.
+    async fn in_transaction(
+        &self,
+        settings: Statement,
+        values: &[Param<'_>],
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Option<Row>, CallError> {
+        let client = self.client().await?;
+        let (set, ready) = (self.ready(&client, settings).await?, self.ready(&client, statement).await?);
         let open = InTransaction(Some(client));
         let client = open.client()?;
         let (begun, set, row, ended) = tokio::join!(
             client.batch_execute("BEGIN"),
-            client.query_one(&set, &settings),
-            client.query_opt(&prepared, params),
+            set.run(client, values),
+            ready.run(client, params),
             client.batch_execute("COMMIT"),
         );
         open.ended();
         begun.map_err(failed)?;
         set.map_err(failed)?;
         let row = row.map_err(failed)?;
+        // A COMMIT of a transaction that had failed would have been told by the row.
         ended.map_err(failed)?;
-        row.as_ref().map(text).transpose()
+        Ok(row)
+    }
+
+    async fn ready(&self, client: &Object, statement: Statement) -> Result<Ready, CallError> {
+        if !self.prepare {
+            return Ok(Ready::Text(statement));
+        }
+        client.prepare_typed_cached(statement.sql, statement.types).await.map(Ready::Prepared).map_err(failed)
     }
 
     /// Whether the database answers.
@@ -218,7 +240,7 @@ impl Drop for InTransaction {
     }
 }
 
-fn text(row: &tokio_postgres::Row) -> Result<String, CallError> {
+fn text(row: &Row) -> Result<String, CallError> {
     row.try_get::<_, Option<String>>(0).map(Option::unwrap_or_default).map_err(failed)
 }
 

@@ -47,17 +47,16 @@ pub async fn listen(polls: Polls) {
 
 async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), CallError> {
     let client = polls.0.database.connect().await?;
-    let call = client
-        .prepare_typed("CALL queen.wait_changes($1, $2)", &[Type::TEXT, Type::INT4])
-        .await
-        .map_err(crate::database::failed)?;
     let mut position: Option<String> = None;
     loop {
         // Nobody waits: commits may pass unheard, and are told with the next call.
         while polls.rows().is_empty() {
             polls.0.parked.notified().await;
         }
-        let row = client.query_one(&call, &[&position, &LISTEN_MS]).await.map_err(crate::database::failed)?;
+        let row = client
+            .query_typed_one("CALL queen.wait_changes($1, $2)", &[(&position, Type::TEXT), (&LISTEN_MS, Type::INT4)])
+            .await
+            .map_err(crate::database::failed)?;
         let text: String = row.try_get(0).map_err(crate::database::failed)?;
         let changes: Changes = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
         *pause = RETRY.0;
