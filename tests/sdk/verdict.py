@@ -30,6 +30,8 @@ def expected(file):
 
 def judge(outcomes, patterns):
     """What is wrong, a line each, and the three counts of the table."""
+    if not outcomes:
+        return ["no results"], (0, 0, 0)
     wrong, passed, left_out, failed = [], 0, 0, 0
     used = set()
     for name, outcome in outcomes.items():
@@ -45,8 +47,6 @@ def judge(outcomes, patterns):
             failed += 1
             wrong.append(f"{outcome}: {name}")
     wrong += [f"expected to fail, but there is no such test: {p}" for p in patterns if p not in used]
-    if not outcomes:
-        wrong.append("no results")
     return wrong, (passed, left_out, failed)
 
 
