@@ -35,7 +35,8 @@ runs=()
 folder=$(server mktemp -d /tmp/queen-sdk-XXXXXX)
 goodbye() {
     local run
-    for run in "${runs[@]}"; do kill -- "-$run" 2>/dev/null || true; done
+    # Not TERM: the Python SDK takes that for a wish to flush and goes on.
+    for run in "${runs[@]}"; do kill -KILL -- "-$run" 2>/dev/null || true; done
     if is_up "$folder"; then stop_cluster "$folder" immediate; fi
     server rm -rf "$folder"
 }
@@ -154,4 +155,5 @@ for suite in "${suites[@]}"; do
     runs+=($!)
 done
 for run in "${runs[@]}"; do wait "$run" || echo "a suite did not run to its end" >&2; done
+runs=()
 python3 "$here/verdict.py" "$here/expected" "$work/results" "${suites[@]}"
