@@ -8,6 +8,7 @@ mod door;
 mod ending;
 mod lease;
 mod maintenance;
+mod operate;
 mod polls;
 mod pop;
 mod push;
