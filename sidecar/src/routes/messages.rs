@@ -6,6 +6,7 @@ use super::{Caller, json, page, text_param};
 use crate::database::{Param, Statement};
 use crate::error::Problem;
 use crate::state::Shared;
+use crate::times;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -49,6 +50,12 @@ async fn list(
     let namespace = given("namespace").or_else(|| given("ns"));
     let (limit, offset) = page(&params, 200);
     let [queue, partition, task, status, from, to] = ["queue", "partition", "task", "status", "from", "to"].map(given);
+    for (name, text) in [("from", &from), ("to", &to)] {
+        // The database would look only if there was something to compare it with.
+        if text.as_ref().is_some_and(|text| times::parse(text).is_none()) {
+            return Err(Problem::bad_request(format!("{name} must be a time such as 2026-01-31T12:00:00Z")));
+        }
+    }
     let (limit, offset) = (i64::from(limit), i64::from(offset));
     let wanted: [Param<'_>; 9] = [&queue, &partition, &namespace, &task, &status, &from, &to, &limit, &offset];
     Ok(json(StatusCode::OK, app.database.look(caller.tenant, LIST, &wanted).await?))
