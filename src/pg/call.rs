@@ -237,11 +237,13 @@ pub fn nest_level() -> i32 {
     unsafe { pg_sys::GetCurrentTransactionNestLevel() }
 }
 
-/// A timestamp as ISO 8601 in UTC with microseconds, as the wire wants it.
+/// A timestamp as ISO 8601 in UTC, always with six digits of a second, as the wire wants it.
 pub fn iso(micros: i64) -> String {
     use pgrx::datum::{TimestampWithTimeZone, ToIsoString};
-    TimestampWithTimeZone::try_from(micros)
-        .ok()
-        .and_then(|t| t.to_iso_string_with_timezone("UTC").ok())
-        .map_or_else(String::new, |s| s.replace("+00:00", "Z").replace("+00", "Z"))
+    let text = TimestampWithTimeZone::try_from(micros).ok().and_then(|t| t.to_iso_string_with_timezone("UTC").ok());
+    let Some(text) = text else { return String::new() };
+    let text = text.trim_end_matches("+00:00").trim_end_matches("+00");
+    // PostgreSQL leaves out zeros at the end.
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{seconds}.{fraction:0<6}Z")
 }
