@@ -279,6 +279,26 @@ async fn a_client_that_is_gone_never_claims() {
     }
 }
 
+// The database is slow, the client impatient; what is claimed in the end is for nobody.
+#[tokio::test]
+async fn what_was_claimed_for_a_client_that_left_meanwhile_is_given_back() {
+    let http: &'static Sidecar = leaked(&[]).await;
+    let sql = http.sql().await;
+    for (n, wait) in ["", "&wait=true&timeout=60000"].into_iter().enumerate() {
+        http.push("q", &[json!(n)]).await;
+        sql.batch_execute("BEGIN; LOCK TABLE queen.cursor IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+        let gone = raw::send(http, &raw::get(&format!("/api/v1/pop/queue/q?leaseSeconds=600{wait}")));
+        tokio::time::sleep(PARKING).await;
+        drop(gone);
+        tokio::time::sleep(PARKING).await;
+        sql.batch_execute("COMMIT").await.expect("no lock");
+        let popped = http.pop("q", "wait=true&timeout=20000").await;
+        assert_eq!(data(&popped), [n], "{wait}");
+        http.ack(&popped[0], "completed").await;
+    }
+    http.signal(9);
+}
+
 // Who leaves in the very moment of the push may have been sent the message; then its lease decides.
 #[tokio::test]
 async fn what_a_client_was_sent_that_left_comes_to_another() {

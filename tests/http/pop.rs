@@ -32,6 +32,19 @@ async fn a_message_has_all_that_the_sdks_demand() {
 }
 
 #[tokio::test]
+async fn times_always_have_six_digits_of_a_second() {
+    let (http, q) = (shared(), queue());
+    // One in ten ends with a zero.
+    for n in 0..60 {
+        http.push(&q, &[json!(n)]).await;
+    }
+    for message in http.pop(&q, "").await {
+        let created = message["createdAt"].as_str().unwrap();
+        assert!(created.ends_with('Z') && created.len() == "2026-07-30T12:34:56.000000Z".len(), "{created}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_204_without_body_and_length() {
     let (http, q) = (shared(), queue());
     for path in [
