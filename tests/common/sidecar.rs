@@ -68,6 +68,7 @@ impl Sidecar {
             format!("host={} port={} user={login} dbname={database}", cluster.socket_dir().display(), cluster.port());
         let folder = std::env::temp_dir().join(format!("queen-http-{}-{login}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the buffer");
+        remove_at_exit(&folder);
         let mut command = Command::new(program());
         command
             .arg("serve")
@@ -251,6 +252,25 @@ impl Drop for Sidecar {
             let tail: Vec<&str> = log.lines().skip(from).collect();
             eprintln!("--- end of the HTTP server's log\n{}", tail.join("\n"));
         }
+    }
+}
+
+/// Servers that tests share are never dropped.
+fn remove_at_exit(folder: &std::path::Path) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    FOLDERS.lock().unwrap_or_else(|e| e.into_inner()).push(folder.to_owned());
+    ONCE.call_once(|| {
+        // SAFETY: `remove_folders` touches nothing but a static.
+        let failed = unsafe { libc::atexit(remove_folders) };
+        assert_eq!(failed, 0, "atexit");
+    });
+}
+
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+extern "C" fn remove_folders() {
+    for folder in FOLDERS.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+        _ = std::fs::remove_dir_all(folder);
     }
 }
 
