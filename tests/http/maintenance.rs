@@ -55,6 +55,7 @@ async fn what_is_buffered_outlives_the_server_and_comes_once_and_in_order() {
     switch(&http, false).await;
     assert_eq!(popped(&http, 20).await, (1..=20).collect::<Vec<_>>());
     assert_eq!(data(&http.pop("q", "").await).len(), 0);
+    drop(http);
     _ = std::fs::remove_dir_all(&folder);
 }
 
