@@ -272,7 +272,7 @@ async fn a_replay_that_was_made_already_is_a_duplicate_and_keeps_the_row() {
         json!({"queue": q, "payload": "here", "transactionId": format!("dlq:{}", listed[0]["id"].as_str().unwrap())});
     http.post("/api/v1/push", &json!({"items": [item]})).await.expect(201);
     let answer = replay(http, &listed[0], "").await.expect(200);
-    assert_eq!((&answer["success"], &answer["result"]), (&json!(false), &json!("duplicate")));
+    assert_eq!((&answer["success"], &answer["result"]), (&json!(true), &json!("duplicate")));
     assert_eq!((&answer["dlqRowRemoved"], &answer["replayedAs"]["status"]), (&json!(false), &json!("duplicate")));
     assert_eq!(answer["replayedAs"]["message_id"], "00000000-0000-0000-0000-000000000000");
     assert_eq!(rows(http, &format!("queue={q}")).await.len(), 1);

@@ -119,7 +119,7 @@ pub async fn replay_row(
         _ => return Ok(None),
     };
     let body = value!({
-        "success": moved,
+        "success": true,
         "result": result,
         "queue": verdict["queue"],
         "partition": verdict["partition"],
