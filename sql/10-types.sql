@@ -174,6 +174,56 @@ COMMENT ON COLUMN queen.trace_event.data IS 'What was noted, byte for byte.';
 COMMENT ON COLUMN queen.trace_event.trace_names IS 'Names that it can be found by, with notes on other messages.';
 COMMENT ON COLUMN queen.trace_event.created_at IS 'When it was noted.';
 
+CREATE TYPE queen.dlq_audit_event AS (
+    seq            bigint,
+    at             timestamptz,
+    actor          text,
+    action         text,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text,
+    consumer_group text,
+    detail         jsonb
+);
+COMMENT ON TYPE queen.dlq_audit_event IS 'What somebody did with dead letters.';
+COMMENT ON COLUMN queen.dlq_audit_event.seq IS 'Number of the row, rising.';
+COMMENT ON COLUMN queen.dlq_audit_event.at IS 'When.';
+COMMENT ON COLUMN queen.dlq_audit_event.actor IS 'Who: see queen.actor().';
+COMMENT ON COLUMN queen.dlq_audit_event.action IS 'What, one word.';
+COMMENT ON COLUMN queen.dlq_audit_event.dlq_id IS 'To which record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.plan_id IS 'Under which replay plan, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.queue IS 'Queue of the record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.consumer_group IS 'Consumer group of the record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.detail IS 'What else: reason, ids, counts; no payloads.';
+
+CREATE TYPE queen.replay_ancestor AS (
+    hops           int,
+    message_id     uuid,
+    transaction_id text,
+    parent_id      uuid,
+    dlq_id         uuid,
+    consumer_group text,
+    queue          text,
+    partition      text,
+    action         text,
+    actor          text,
+    plan_id        uuid,
+    at             timestamptz
+);
+COMMENT ON TYPE queen.replay_ancestor IS 'A message in a chain of replays.';
+COMMENT ON COLUMN queen.replay_ancestor.hops IS 'How many replays lie before it; 0: the original.';
+COMMENT ON COLUMN queen.replay_ancestor.message_id IS 'Id of the message.';
+COMMENT ON COLUMN queen.replay_ancestor.transaction_id IS 'Its transaction id.';
+COMMENT ON COLUMN queen.replay_ancestor.parent_id IS 'Id of the message that it stands for; NULL for the original, as are the columns that follow.';
+COMMENT ON COLUMN queen.replay_ancestor.dlq_id IS 'The dead letter that it was made from.';
+COMMENT ON COLUMN queen.replay_ancestor.consumer_group IS 'The group that had given up.';
+COMMENT ON COLUMN queen.replay_ancestor.queue IS 'Queue that it was put into.';
+COMMENT ON COLUMN queen.replay_ancestor.partition IS 'Partition that it was put into.';
+COMMENT ON COLUMN queen.replay_ancestor.action IS 'How: replay_moved, moved or repaired.';
+COMMENT ON COLUMN queen.replay_ancestor.actor IS 'In whose name.';
+COMMENT ON COLUMN queen.replay_ancestor.plan_id IS 'Under which replay plan, or NULL.';
+COMMENT ON COLUMN queen.replay_ancestor.at IS 'When.';
+
 CREATE TYPE queen.frame AS (
     frame_index    int,
     message_id     uuid,

@@ -273,3 +273,61 @@ COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
 COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
 COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
 GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
+
+CREATE VIEW queen.replay_plans WITH (security_barrier) AS
+SELECT p.plan_id,
+       CASE WHEN p.ended_at IS NULL AND p.expires_at <= clock_timestamp() THEN 'expired' ELSE p.state END AS state,
+       p.phase,
+       p.planned,
+       p.moved,
+       p.duplicate,
+       p.failed,
+       p.gone,
+       p.refused,
+       p.planned - p.next_n AS remaining,
+       p.rate,
+       p.canary,
+       p.needs_approval,
+       p.reason,
+       p.remediation,
+       p.selection,
+       p.to_queue,
+       p.to_partition,
+       p.planned_by,
+       p.planned_at,
+       p.approved_by,
+       p.approved_at,
+       p.started_by,
+       p.started_at,
+       p.ended_at,
+       p.expires_at
+  FROM queen.replay_plan p
+ WHERE p.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.replay_plans IS 'Replay plans of the current tenant, and how far they are; dlq_plan_status says more of one.';
+COMMENT ON COLUMN queen.replay_plans.plan_id IS 'Id of the plan.';
+COMMENT ON COLUMN queen.replay_plans.state IS 'planned, approved, running, paused, canary_done, done, cancelled or expired.';
+COMMENT ON COLUMN queen.replay_plans.phase IS 'canary, or rest once the canary is behind it.';
+COMMENT ON COLUMN queen.replay_plans.planned IS 'Records that it selected.';
+COMMENT ON COLUMN queen.replay_plans.moved IS 'Records whose message is in a queue again.';
+COMMENT ON COLUMN queen.replay_plans.duplicate IS 'Records whose message was there already.';
+COMMENT ON COLUMN queen.replay_plans.failed IS 'Records that could not be moved.';
+COMMENT ON COLUMN queen.replay_plans.gone IS 'Records that were deleted, replayed or discarded meanwhile.';
+COMMENT ON COLUMN queen.replay_plans.refused IS 'Records that may not be replayed.';
+COMMENT ON COLUMN queen.replay_plans.remaining IS 'Records that it has not come to yet.';
+COMMENT ON COLUMN queen.replay_plans.rate IS 'Messages a second.';
+COMMENT ON COLUMN queen.replay_plans.canary IS 'Records that go first.';
+COMMENT ON COLUMN queen.replay_plans.needs_approval IS 'Whether somebody else has to approve it.';
+COMMENT ON COLUMN queen.replay_plans.reason IS 'Why.';
+COMMENT ON COLUMN queen.replay_plans.remediation IS 'What was done about the cause.';
+COMMENT ON COLUMN queen.replay_plans.selection IS 'The filter, or how many ids were given.';
+COMMENT ON COLUMN queen.replay_plans.to_queue IS 'Where to; NULL: each to its own queue.';
+COMMENT ON COLUMN queen.replay_plans.to_partition IS 'NULL: each to its own partition.';
+COMMENT ON COLUMN queen.replay_plans.planned_by IS 'Who made it.';
+COMMENT ON COLUMN queen.replay_plans.planned_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.approved_by IS 'Who approved it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.approved_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.started_by IS 'Who started it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.started_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.ended_at IS 'When it was done, cancelled or expired; NULL while it is not.';
+COMMENT ON COLUMN queen.replay_plans.expires_at IS 'Until when it may be approved, started and run.';
+GRANT SELECT ON queen.replay_plans TO queen_viewer, queen_sidecar;

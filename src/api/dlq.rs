@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::guc;
 use crate::pg::call::{Call, null_argument};
 use crate::pg::value::Value;
-use crate::rows::dead_letter;
+use crate::rows::{audit, dead_letter};
 use pgrx::pg_sys::Datum;
 
 /// `queen.dlq(queue, consumer_group, max_rows, skip, partition_id, transaction_id) → SETOF dead_letter`
@@ -33,18 +33,32 @@ pub fn dlq(call: &Call) -> Result<Datum> {
 /// `queen.dlq_delete(partition_id, transaction_id) → bigint`: every group's record of one message.
 pub fn dlq_delete(call: &Call) -> Result<Datum> {
     let partition = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
-    let deleted = dead_letter::delete_message(guc::tenant()?, partition, call.required_text(1, "transaction_id")?);
+    let transaction_id = call.required_text(1, "transaction_id")?;
+    let deleted = dead_letter::delete_message(guc::tenant()?, partition, transaction_id);
+    if deleted > 0 {
+        let what = serde_json::json!({
+            "records": deleted, "partitionId": queen_core::id::format(partition), "transactionId": transaction_id,
+        });
+        audit::note("deleted", None, None, &what);
+    }
     Ok(call.value(Value::Int8(deleted)))
 }
 
 /// `queen.dlq_delete_row(dlq_id) → bigint`
 pub fn dlq_delete_row(call: &Call) -> Result<Datum> {
     let id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
-    Ok(call.value(Value::Int8(dead_letter::delete_row(guc::tenant()?, id))))
+    let deleted = dead_letter::delete_row(guc::tenant()?, id);
+    if deleted > 0 {
+        audit::note("deleted", Some(id), None, &serde_json::json!({"records": deleted}));
+    }
+    Ok(call.value(Value::Int8(deleted)))
 }
 
 /// `queen.dlq_purge(queue, consumer_group) → bigint`
 pub fn dlq_purge(call: &Call) -> Result<Datum> {
     let queue = arguments::queue(call, 0)?;
-    Ok(call.value(Value::Int8(dead_letter::purge(guc::tenant()?, queue, call.text(1)?))))
+    let group = call.text(1)?;
+    let purged = dead_letter::purge(guc::tenant()?, queue, group);
+    audit::note("purged", None, Some(queue), &serde_json::json!({"records": purged, "consumerGroup": group}));
+    Ok(call.value(Value::Int8(purged)))
 }

@@ -6,5 +6,6 @@ pub mod discover;
 pub mod due;
 pub mod lookup;
 pub mod recent;
+pub mod replay;
 pub mod seal;
 pub mod settle;

@@ -56,6 +56,10 @@ sql_functions! {
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
     queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => WRITES api::dlq_move::dlq_move_v1;
+    queen_dlq_replay_row, pg_finfo_queen_dlq_replay_row => WRITES api::dlq_move::dlq_replay_row;
+    queen_dlq_payload, pg_finfo_queen_dlq_payload => READS api::dlq_move::dlq_payload;
+    queen_run_replays, pg_finfo_queen_run_replays => WRITES api::replay::run_replays;
+    queen_actor, pg_finfo_queen_actor => READS api::replay::actor;
     queen_dlq_delete, pg_finfo_queen_dlq_delete => WRITES api::dlq::dlq_delete;
     queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => WRITES api::dlq::dlq_delete_row;
     queen_dlq_purge, pg_finfo_queen_dlq_purge => WRITES api::dlq::dlq_purge;

@@ -152,7 +152,10 @@ pub fn list(tenant: u128, only: &Only<'_>, limit: i32, skip: i32) -> Vec<Record>
 
 /// The record, locked until the transaction ends.
 pub fn lock(tenant: u128, id: u128) -> Option<Record> {
-    let statement = format!("SELECT {COLUMNS} FROM queen.dead_letter_record WHERE tenant = $1 AND id = $2 FOR UPDATE");
+    let statement = format!(
+        "SELECT {COLUMNS} FROM queen.dead_letter_record WHERE tenant = $1 AND id = $2 \
+         AND status IN ('pending', 'approved') FOR UPDATE"
+    );
     spi::as_owner(|client| {
         client
             .update(&statement, None, &[uuid(tenant).into(), uuid(id).into()])?
@@ -161,6 +164,27 @@ pub fn lock(tenant: u128, id: u128) -> Option<Record> {
             .transpose()
     })
     .unwrap_or_else(|e| pgrx::error!("locking a dead letter: {e}"))
+}
+
+/// The record, locked until the transaction ends, if nobody has decided on it; of whatever tenant.
+pub fn lock_open(id: u128) -> Option<Record> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM queen.dead_letter_record WHERE id = $1 AND status IN ('pending', 'approved') FOR UPDATE"
+    );
+    spi::as_owner(|client| {
+        client.update(&statement, None, &[uuid(id).into()])?.map(|row| read(&row)).next().transpose()
+    })
+    .unwrap_or_else(|e| pgrx::error!("locking a dead letter: {e}"))
+}
+
+/// The record's message is in a queue again.
+pub fn set_replayed(id: u128) {
+    spi::as_owner(|client| {
+        client
+            .update("UPDATE queen.dead_letter_record SET status = 'replayed' WHERE id = $1", None, &[uuid(id).into()])
+            .map(|_| ())
+    })
+    .unwrap_or_else(|e| pgrx::error!("marking a dead letter: {e}"));
 }
 
 fn delete(condition: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> i64 {

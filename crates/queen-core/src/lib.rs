@@ -18,6 +18,7 @@ pub mod id;
 pub mod names;
 pub mod options;
 pub mod payload;
+pub mod replay;
 pub mod segment;
 
 pub use error::{Error, ErrorKind};
