@@ -13,6 +13,7 @@ CREATE FUNCTION queen.replay_canary(id uuid, size int)
     RETURNS jsonb
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
+    SET jit = off
     AS $$
     WITH item AS MATERIALIZED (
         SELECT i.* FROM queen.replay_item i WHERE i.plan_id = $1 AND i.n < $2),

@@ -10,14 +10,14 @@ CREATE FUNCTION queen.replay_plans_expire(of_tenant uuid)
     SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
-    id uuid;
+    ended uuid;
 BEGIN
-    FOR id IN SELECT p.plan_id FROM queen.replay_plan p
+    FOR ended IN SELECT p.plan_id FROM queen.replay_plan p
                WHERE p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
                  AND p.expires_at <= clock_timestamp() AND (of_tenant IS NULL OR p.tenant = of_tenant)
                  FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM queen.replay_plan_end(id, 'expired', queen.actor());
+        PERFORM queen.replay_plan_end(ended, 'expired', queen.actor());
     END LOOP;
 END
 $$;
