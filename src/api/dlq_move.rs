@@ -1,8 +1,8 @@
 //! Moving a dead letter back into a queue.
 
 use crate::broker::append::{Push, When, append};
+use crate::broker::dead::{self, Unplayable};
 use crate::broker::lookup;
-use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, jsonb, null_argument};
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 ///
 /// Locks the record, appends its message with the transaction id `dlq:<record id>` through the ordinary push path, and
 /// deletes the record: one transaction. A message with that id already there keeps the record (`duplicate`), whatever
-/// the window.
+/// the window. A redacted record is moved from the log; when the log has lost the message it stays (`redacted`).
 pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let dlq_id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
     let tenant = guc::tenant()?;
@@ -31,15 +31,21 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let Some(record) = dead_letter::lock(tenant, dlq_id) else {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
-    let (payload, sealed) = Opener::new().open(&record.payload, record.is_encrypted);
-    if sealed {
-        return Err(error(
-            ErrorKind::EncryptionUnavailable,
-            "the dead letter is sealed with a key that is not configured: it cannot be moved",
-        )
-        .with_hint("Add the key it was sealed with to queen.encryption_keys."));
-    }
     let tables = Tables::default();
+    let original = match dead::replayable_payload(&tables, &record)? {
+        Ok(original) => original,
+        Err(Unplayable::Redacted) => {
+            let verdict = serde_json::json!({"result": "redacted", "dlqId": id::format(dlq_id)});
+            return Ok(call.value(jsonb(&verdict.to_string())));
+        }
+        Err(Unplayable::Sealed) => {
+            return Err(error(
+                ErrorKind::EncryptionUnavailable,
+                "the dead letter is sealed with a key that is not configured: it cannot be moved",
+            )
+            .with_hint("Add the key it was sealed with to queen.encryption_keys."));
+        }
+    };
     let queue_name = to_queue.unwrap_or(&record.queue);
     let partition_name = to_partition.unwrap_or(&record.partition);
     let transaction_id = format!("dlq:{}", id::format(dlq_id));
@@ -51,17 +57,16 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let (result, message_id, offset) = match already {
         Some(found) => ("duplicate", found.message_id, found.offset),
         None => {
-            let headers = record.headers.as_deref().and_then(|h| std::str::from_utf8(h).ok());
             let pushed = append(
                 &tables,
                 &[Push {
                     tenant,
                     queue: Cow::Borrowed(queue_name),
                     partition: Cow::Borrowed(partition_name),
-                    payload,
+                    payload: Cow::Borrowed(&original.text),
                     transaction_id: Some(Cow::Borrowed(&transaction_id)),
                     trace_id: None,
-                    headers: headers.map(Cow::Borrowed),
+                    headers: original.headers.as_deref().map(Cow::Borrowed),
                     producer: None,
                     id: None,
                 }],

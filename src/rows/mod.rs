@@ -2,6 +2,7 @@
 
 pub mod cursor;
 pub mod dead_letter;
+pub mod dlq_tally;
 pub mod floor;
 pub mod lane;
 pub mod partition;
