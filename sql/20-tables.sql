@@ -4,7 +4,7 @@
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record                         snapshots; depends on no other row
+--   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
 --   dlq_event                                  what people did with dead letters; only ever added to
 --   replay_plan ──< replay_item                which dead letters go back, and how far that is
 --   processed_message                          what consumers have done for good
@@ -121,19 +121,74 @@ CREATE TABLE queen.dead_letter_record (
     first_failed_at timestamptz NOT NULL,
     failed_at       timestamptz NOT NULL,
     is_encrypted    boolean NOT NULL,
-    failure_class   text NOT NULL DEFAULT 'unknown',
-    error_code      text,
-    fingerprint     text,
-    redaction       text NOT NULL DEFAULT 'none',
-    status          text NOT NULL DEFAULT 'pending',    -- pending | approved | replayed | discarded
-    hops            integer NOT NULL DEFAULT 0,
+    failure_class   text COLLATE "C" NOT NULL,
+    error_code      text COLLATE "C" NOT NULL,         -- '' for none
+    fingerprint     text COLLATE "C" NOT NULL,
+    payload_hash    text,                  -- SHA-256 of the payload as pushed; NULL when it could not be opened
+    attempts        integer NOT NULL,
+    retry_policy    text NOT NULL,         -- JSON
+    traceparent     text,
+    redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
+    status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded
+    hops            integer NOT NULL,
+    transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
+    kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
     CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
 ) USING heap;
-CREATE INDEX dead_letter_record_queue_idx ON queen.dead_letter_record (tenant, queue, failed_at, id);
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
--- By hash: a transaction id may be longer than an index entry.
-CREATE INDEX dead_letter_record_address_idx
-    ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+-- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
+CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
+CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_hash);
+
+-- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
+-- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
+CREATE TABLE queen.dlq_tally (
+    tenant         uuid NOT NULL,
+    queue          text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    failure_class  text COLLATE "C" NOT NULL,
+    error_code     text COLLATE "C" NOT NULL,
+    fingerprint    text COLLATE "C" NOT NULL,
+    status         text COLLATE "C" NOT NULL,
+    kind           uuid NOT NULL,
+    minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
+    filed          bigint NOT NULL,        -- of them, records made
+    exhausted      bigint NOT NULL,        -- of those, because the retries were spent
+    n              bigint NOT NULL
+) USING heap;
+CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
+
+CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+  IF TG_OP = 'DELETE' THEN
+    INSERT INTO queen.dlq_tally
+    SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, -count(*)
+      FROM before o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+  ELSE
+    INSERT INTO queen.dlq_tally
+    SELECT c.tenant, c.queue, c.consumer_group, c.failure_class, c.error_code, c.fingerprint, c.status, c.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, sum(c.n)
+      FROM (SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+                   -1 AS n FROM before o
+             UNION ALL
+            SELECT a.tenant, a.queue, a.consumer_group, a.failure_class, a.error_code, a.fingerprint, a.status, a.kind,
+                   1 FROM after a) c
+     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 HAVING sum(c.n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.';
+REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
+-- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
+CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
 
 -- Who did what with dead letters. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
 CREATE TABLE queen.dlq_event (
@@ -283,6 +338,8 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.dlq_tally SET (vacuum_truncate = off,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 ALTER TABLE queen.dlq_event SET (vacuum_truncate = off);
 ALTER TABLE queen.replay_plan SET (vacuum_truncate = off);
 ALTER TABLE queen.replay_item SET (vacuum_truncate = off);
@@ -295,6 +352,7 @@ ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.dlq_tally REPLICA IDENTITY FULL;
 ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
@@ -302,7 +360,7 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
+                           'ready', 'dead_letter_record', 'dlq_tally', 'dropped_duplicate', 'trace', 'trace_name',
                            'dlq_event', 'replay_plan', 'replay_item', 'processed_message', 'dlq_event_seq_seq',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP

@@ -84,8 +84,8 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       (SELECT coalesce(sum(t.n), 0)::bigint FROM queen.dlq_tally t
+         WHERE t.tenant = q.tenant AND t.queue = q.name AND t.status IN ('pending', 'approved')) AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -118,7 +118,7 @@ COMMENT ON COLUMN queen.queues.partitions IS 'Number of partitions.';
 COMMENT ON COLUMN queen.queues.messages IS 'Messages stored, consumed or not.';
 COMMENT ON COLUMN queen.queues.pending IS 'Messages that wait for delivery; those in processing do not count. In each partition, as the named group sees it that is furthest behind; __QUEUE_MODE__ if no named group reads it; all, if nobody does.';
 COMMENT ON COLUMN queen.queues.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
@@ -139,7 +139,7 @@ SELECT q.name AS queue,
        d.pending,
        d.processing,
        (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.partition_id = e.partition_id) AS dead_letters,
+         WHERE r.partition_id = e.partition_id AND r.status IN ('pending', 'approved')) AS dead_letters,
        (SELECT s.created_at FROM queen.segment s
          WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
@@ -162,7 +162,7 @@ COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
 COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
 COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
 GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
@@ -257,21 +257,40 @@ COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest
 COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
 GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
+-- Counted by the tally; when, by both ends of each kind in the index.
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
-SELECT r.queue,
-       r.consumer_group,
-       count(*)         AS dead_letters,
-       min(r.failed_at) AS oldest_failed_at,
-       max(r.failed_at) AS newest_failed_at
-  FROM queen.dead_letter_record r
- WHERE r.tenant = (SELECT queen.current_tenant())
- GROUP BY r.queue, r.consumer_group;
+WITH kinds AS (
+    SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
+      FROM queen.dlq_tally t
+     WHERE t.tenant = (SELECT queen.current_tenant())
+     GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0)
+SELECT k.queue,
+       k.consumer_group,
+       coalesce(sum(k.n) FILTER (WHERE k.status IN ('pending', 'approved')), 0)::bigint AS dead_letters,
+       min(o.failed_at) AS oldest_failed_at,
+       max(w.failed_at) AS newest_failed_at,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'pending'), 0)::bigint   AS pending,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'approved'), 0)::bigint  AS approved,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'replayed'), 0)::bigint  AS replayed,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'discarded'), 0)::bigint AS discarded
+  FROM kinds k
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at, r.id LIMIT 1) o ON true
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at DESC, r.id DESC LIMIT 1) w ON true
+ GROUP BY k.queue, k.consumer_group;
 COMMENT ON VIEW queen.dlq_depth IS 'Dead letters of the current tenant, counted by queue and consumer group.';
 COMMENT ON COLUMN queen.dlq_depth.queue IS 'Queue name.';
 COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
-COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
-COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
-COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
+COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records that are pending or approved.';
+COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_depth.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_depth.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_depth.discarded IS 'Records kept of messages that were discarded.';
 GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.replay_plans WITH (security_barrier) AS

@@ -26,9 +26,8 @@ CREATE FUNCTION queen.replay_canary(id uuid, size int)
         SELECT i.state,
                i.state IN ('moved', 'duplicate') AS there,
                EXISTS (SELECT FROM queen.dead_letter_record r
-                        WHERE r.partition_id = i.to_partition_id
-                          AND hashtextextended(r.transaction_id, 0) = hashtextextended('dlq:' || i.dlq_id, 0)
-                          AND r.transaction_id = 'dlq:' || i.dlq_id AND r.consumer_group = i.consumer_group) AS again,
+                        WHERE r.partition_id = i.to_partition_id AND r.consumer_group = i.consumer_group
+                          AND r.at_offset = i.at_offset) AS again,
                coalesce(p.settled >= i.at_offset, false) AS settled
           FROM item i
           LEFT JOIN place p ON p.partition_id = i.to_partition_id AND p.consumer_group = i.consumer_group)

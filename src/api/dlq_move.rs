@@ -21,7 +21,7 @@ fn destination<'a>(call: &'a Call, queue: usize, partition: usize) -> Result<Des
 ///
 /// Locks the record, appends its message with the transaction id `dlq:<record id>` through the ordinary push path, and
 /// deletes the record: one transaction. A message with that id already there keeps the record (`duplicate`), whatever
-/// the window.
+/// the window. A redacted record is moved from the log; when the log has lost the message it stays (`redacted`).
 pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let dlq_id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
     let tenant = guc::tenant()?;
@@ -30,7 +30,10 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
     check_approval(&record)?;
-    let replayed = replay(&record, to, None)?;
+    let Some(replayed) = replay(&record, to, None)? else {
+        let verdict = serde_json::json!({"result": "redacted", "dlqId": id::format(dlq_id)});
+        return Ok(call.value(jsonb(&verdict.to_string())));
+    };
     if !replayed.duplicate {
         dead_letter::delete_row(tenant, dlq_id);
         audit::note("moved", Some(dlq_id), Some(&record.queue), &audit::lineage(&record, &replayed));
@@ -54,7 +57,12 @@ pub fn dlq_replay_row(call: &Call) -> Result<Datum> {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
     check_approval(&record)?;
-    let replayed = replay(&record, to, payload)?;
+    let Some(replayed) = replay(&record, to, payload)? else {
+        let verdict = serde_json::json!({
+            "result": "refused", "dlqId": id::format(dlq_id), "error": "redacted, and the log has lost the message",
+        });
+        return Ok(call.value(jsonb(&verdict.to_string())));
+    };
     dead_letter::set_replayed(dlq_id);
     let mut verdict = replayed.json(&record, if replayed.duplicate { "duplicate" } else { "moved" });
     verdict["partitionId"] = id::format(replayed.partition_id).into();

@@ -12,7 +12,7 @@ use crate::pg::{clock, spi};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::subscription::{self, QUEUE_MODE, Subscription};
-use crate::rows::{cursor, segment, transaction_id};
+use crate::rows::{cursor, dlq_tally, segment, transaction_id};
 use pgrx::pg_sys::Datum;
 use queen_core::id;
 use queen_core::segment::transaction_hash;
@@ -41,6 +41,7 @@ pub fn maintain(call: &Call) -> Result<Datum> {
         }
         done.orphans = orphans();
         fold_counters();
+        dlq_tally::fold();
         done.processed = forget_processed();
         end_expired_plans();
     }

@@ -2,6 +2,7 @@
 
 pub mod append;
 pub mod claim;
+pub mod dead;
 pub mod discover;
 pub mod due;
 pub mod lookup;

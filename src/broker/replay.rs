@@ -1,8 +1,8 @@
 //! Putting a dead letter's message back into a queue: one way for moves, plans and repairs.
 
 use crate::broker::append::{Push, When, append};
+use crate::broker::dead::{Unplayable, replayable_payload};
 use crate::broker::lookup;
-use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
 use crate::pg::relation::Tables;
 use crate::pg::spi;
@@ -84,38 +84,33 @@ pub fn check_approval(record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// The payload to replay.
-fn stored_payload<'a>(record: &'a Record) -> Result<Cow<'a, str>> {
-    let (payload, sealed) = Opener::new().open(&record.payload, record.is_encrypted);
-    if sealed {
-        return Err(error(
-            ErrorKind::EncryptionUnavailable,
-            "the dead letter is sealed with a key that is not configured: it cannot be moved",
-        )
-        .with_hint("Add the key it was sealed with to queen.encryption_keys."));
-    }
-    Ok(payload)
-}
-
 /// Appends the message of a record, which the caller has locked. Transaction id: `dlq:<record id>`; of a repair, which
-/// brings a payload of its own, `repair:<new uuid>`. Nothing is stored twice, whatever the deduplication window.
-pub fn replay(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> Result<Replayed> {
-    let payload = match repaired {
-        Some(payload) => Cow::Borrowed(payload),
-        None => stored_payload(record)?,
+/// brings a payload of its own, `repair:<new uuid>`. Nothing is stored twice, whatever the deduplication window. None: the
+/// record is redacted and the log has lost the message.
+pub fn replay(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> Result<Option<Replayed>> {
+    let tables = Tables::default();
+    let original = replayable_payload(&tables, record)?;
+    let (payload, headers) = match (&original, repaired) {
+        (Ok(original), None) => (original.text.as_str(), original.headers.as_deref()),
+        (Ok(original), Some(payload)) => (payload, original.headers.as_deref()),
+        // What nobody can read any more can still be written anew.
+        (Err(_), Some(payload)) => (payload, record.headers.as_deref().and_then(|h| std::str::from_utf8(h).ok())),
+        (Err(Unplayable::Redacted), None) => return Ok(None),
+        (Err(Unplayable::Sealed), None) => {
+            return Err(error(
+                ErrorKind::EncryptionUnavailable,
+                "the dead letter is sealed with a key that is not configured: it cannot be moved",
+            )
+            .with_hint("Add the key it was sealed with to queen.encryption_keys."));
+        }
     };
     let transaction_id = match repaired {
         Some(_) => format!("repair:{}", uuid::Uuid::new_v4()),
         None => format!("dlq:{}", id::format(record.id)),
     };
-    let tables = Tables::default();
     let queue_name = to.queue.unwrap_or(&record.queue);
     let partition_name = to.partition.unwrap_or(&record.partition);
-    let (headers, hops) = replay::identity(
-        record.headers.as_deref().and_then(|h| std::str::from_utf8(h).ok()),
-        &id::format(record.message_id),
-        &record.transaction_id,
-    );
+    let (headers, hops) = replay::identity(headers, &id::format(record.message_id), &record.transaction_id);
     let mut replayed = Replayed {
         duplicate: true,
         queue: queue_name.to_owned(),
@@ -133,7 +128,7 @@ pub fn replay(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> R
     {
         replayed.partition_id = lane.id;
         (replayed.message_id, replayed.offset) = (found.message_id, found.offset);
-        return Ok(replayed);
+        return Ok(Some(replayed));
     }
     let pushed = append(
         &tables,
@@ -141,7 +136,7 @@ pub fn replay(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> R
             tenant: record.tenant,
             queue: Cow::Borrowed(queue_name),
             partition: Cow::Borrowed(partition_name),
-            payload,
+            payload: Cow::Borrowed(payload),
             transaction_id: Some(Cow::Borrowed(&replayed.transaction_id)),
             trace_id: record.trace_id,
             headers: Some(Cow::Borrowed(&headers)),
@@ -154,5 +149,5 @@ pub fn replay(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> R
     replayed.duplicate = pushed.duplicate;
     replayed.partition_id = pushed.partition_id;
     (replayed.message_id, replayed.offset) = (pushed.message_id, pushed.offset);
-    Ok(replayed)
+    Ok(Some(replayed))
 }

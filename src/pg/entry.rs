@@ -55,6 +55,10 @@ sql_functions! {
     queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
+    queen_dlq_list, pg_finfo_queen_dlq_list => READS api::dlq::dlq_list;
+    queen_dlq_list_json, pg_finfo_queen_dlq_list_json => READS api::dlq::dlq_list_json;
+    queen_dlq_count, pg_finfo_queen_dlq_count => READS api::dlq::dlq_count;
+    queen_dlq_stats, pg_finfo_queen_dlq_stats => READS api::dlq::dlq_stats;
     queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => WRITES api::dlq_move::dlq_move_v1;
     queen_dlq_replay_row, pg_finfo_queen_dlq_replay_row => WRITES api::dlq_move::dlq_replay_row;
     queen_dlq_payload, pg_finfo_queen_dlq_payload => READS api::dlq_move::dlq_payload;

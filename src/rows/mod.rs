@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod cursor;
 pub mod dead_letter;
+pub mod dlq_tally;
 pub mod floor;
 pub mod lane;
 pub mod partition;
