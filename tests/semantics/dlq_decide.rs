@@ -20,7 +20,7 @@ async fn a_repair_is_a_new_message_and_the_evidence_stays() {
     assert_eq!(payload, "{\"b\" : 2}");
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(headers).unwrap(),
-        json!({"x-causation-id": original, "x-original-transaction-id": "a", "x-replay-hops": 1})
+        json!({"x-causation-id": original, "x-original-transaction-id": "a", "x-replay-hops": "1"})
     );
     assert_eq!(db.rows("SELECT payload, error, transaction_id FROM queen.dead_letter_record").await, before);
     assert_eq!(db.rows("SELECT status FROM queen.dead_letter_record").await, "replayed");
@@ -102,7 +102,7 @@ async fn a_message_replayed_three_times_shows_its_ancestry_and_hops() {
     let headers = db.rows(&format!("SELECT headers FROM queen.messages('q') WHERE message_id = '{last}'")).await;
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&headers).unwrap(),
-        json!({"x-causation-id": original, "x-original-transaction-id": "a", "x-replay-hops": 3})
+        json!({"x-causation-id": original, "x-original-transaction-id": "a", "x-replay-hops": "3"})
     );
     assert_eq!(db.rows("SELECT count(*) FROM queen.dlq_ancestry('0190aaaa-0000-7000-8000-00000000000f')").await, "0");
 }
@@ -116,7 +116,7 @@ async fn deleting_moving_and_purging_are_in_the_audit() {
     let moved_id = db.rows(&format!("SELECT {}", id("t1"))).await;
     assert_eq!(moved(&db, &format!("'{moved_id}'")).await["result"], "moved");
     db.run(&format!("SELECT queen.dlq_delete_row({})", id("t2"))).await;
-    db.run("SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq('q') WHERE transaction_id = 't3'")
+    db.run("SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq('q') WHERE transaction_id = 'a'")
         .await;
     db.run("SELECT queen.dlq_purge('q')").await;
     db.run("SELECT queen.dlq_delete_row('0190aaaa-0000-7000-8000-00000000000f')").await;
