@@ -48,6 +48,7 @@ fn log(config: &Config) -> Result<(), String> {
 /// # Errors
 /// A sentence about the setting that cannot work.
 pub fn app(config: Config) -> Result<Arc<App>, String> {
+    config.check()?;
     let database = Database::new(&config)?;
     let metrics = Arc::new(Metrics::default());
     let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));

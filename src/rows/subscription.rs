@@ -146,11 +146,14 @@ pub fn register(tables: &Tables, subscription: &mut Subscription, conflation: bo
     insert(tables, subscription, &mode);
 }
 
-/// Changes where a group starts. The caller holds [`lock_creation`]. By SQL: it is rare.
-pub fn set_start(gid: i64, start_at: i64) {
+/// Changes where a group starts; answers whether there is such a row. The caller holds [`lock_creation`]. By SQL: it is
+/// rare.
+pub fn set_start(gid: i64, start_at: i64) -> bool {
     let statement = "UPDATE queen.subscription SET mode = 'timestamp', start_at = $2 WHERE gid = $1";
-    spi::as_owner(|client| client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|_| ()))
-        .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"));
+    spi::as_owner(|client| {
+        client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|done| !done.is_empty())
+    })
+    .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"))
 }
 
 fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {

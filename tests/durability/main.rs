@@ -5,3 +5,4 @@ mod crash;
 mod dump;
 mod exactly_once;
 mod lifecycle;
+mod replay;
