@@ -180,7 +180,8 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.';
+COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.
+Example: UPDATE queen.dead_letter_record SET status = status;  -- calls it';
 REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
 -- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
 CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record

@@ -63,7 +63,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("dlq_list", "", &view_or_serve),
         call("dlq_count", "", &view_or_serve),
         call("dlq_stats", "", &view_or_serve),
-        call("dlq_list_json", "", &sidecar),
+        call("dlq_list_json", "", &view_or_serve),
         call("dlq_plan", &format!("'r', 'c', ids => ARRAY[{ID}]::uuid[]"), &operate_or_serve),
         call("dlq_approve", some, &operate_or_serve),
         call("dlq_run", some, &operate_or_serve),
