@@ -6,3 +6,4 @@ mod dump;
 mod exactly_once;
 mod lifecycle;
 mod replay;
+mod worked;
