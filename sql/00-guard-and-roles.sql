@@ -61,7 +61,7 @@ $guard$;
 --   queen_producer    push
 --   queen_consumer    pop, wait, settle
 --   queen_viewer      look: views, messages, dead letters
---   queen_operator    viewer, and move or delete single dead letters
+--   queen_operator    viewer, and decide on dead letters: move, delete, plan, approve, run, repair, discard
 --   queen_admin       all of these, and queues, groups, purges, maintenance
 --   queen_sidecar     the functions that answer JSON text and those that its other routes call, for the HTTP server's login
 DO $roles$
@@ -96,6 +96,17 @@ BEGIN
     END LOOP;
 END
 $roles$;
+
+-- The HTTP server has authenticated the person that it acts for; the audit names that person.
+DO $actor$
+BEGIN
+    IF NOT pg_catalog.has_parameter_privilege('queen_sidecar', 'queen.actor', 'SET') THEN
+        GRANT SET ON PARAMETER queen.actor TO queen_sidecar;
+    END IF;
+EXCEPTION WHEN unique_violation OR internal_error THEN
+    NULL;   -- another database did it at this moment
+END
+$actor$;
 
 COMMENT ON SCHEMA queen IS
 'queen, a message broker: queues with ordered partitions, consumer groups, leases, dead letters. \df+ queen.* tells what each function does.';

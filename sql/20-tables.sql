@@ -4,7 +4,10 @@
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record                         snapshots; depends on no other row
+--   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
+--   dlq_event                                  what people did with dead letters; only ever added to
+--   replay_plan ──< replay_item                which dead letters go back, and how far that is
+--   processed_message                          what consumers have done for good
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
@@ -118,13 +121,170 @@ CREATE TABLE queen.dead_letter_record (
     first_failed_at timestamptz NOT NULL,
     failed_at       timestamptz NOT NULL,
     is_encrypted    boolean NOT NULL,
+    failure_class   text COLLATE "C" NOT NULL,
+    error_code      text COLLATE "C" NOT NULL,         -- '' for none
+    fingerprint     text COLLATE "C" NOT NULL,
+    payload_hash    text,                  -- SHA-256 of the payload as pushed; NULL when it could not be opened
+    attempts        integer NOT NULL,
+    retry_policy    text NOT NULL,         -- JSON
+    traceparent     text,
+    redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
+    status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded
+    hops            integer NOT NULL,
+    transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
+    kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
     CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
 ) USING heap;
-CREATE INDEX dead_letter_record_queue_idx ON queen.dead_letter_record (tenant, queue, failed_at, id);
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
--- By hash: a transaction id may be longer than an index entry.
-CREATE INDEX dead_letter_record_address_idx
-    ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+-- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
+CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
+CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_hash);
+
+-- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
+-- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
+CREATE TABLE queen.dlq_tally (
+    tenant         uuid NOT NULL,
+    queue          text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    failure_class  text COLLATE "C" NOT NULL,
+    error_code     text COLLATE "C" NOT NULL,
+    fingerprint    text COLLATE "C" NOT NULL,
+    status         text COLLATE "C" NOT NULL,
+    kind           uuid NOT NULL,
+    minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
+    filed          bigint NOT NULL,        -- of them, records made
+    exhausted      bigint NOT NULL,        -- of those, because the retries were spent
+    n              bigint NOT NULL
+) USING heap;
+CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
+
+CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+  IF TG_OP = 'DELETE' THEN
+    INSERT INTO queen.dlq_tally
+    SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, -count(*)
+      FROM before o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+  ELSE
+    INSERT INTO queen.dlq_tally
+    SELECT c.tenant, c.queue, c.consumer_group, c.failure_class, c.error_code, c.fingerprint, c.status, c.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, sum(c.n)
+      FROM (SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+                   -1 AS n FROM before o
+             UNION ALL
+            SELECT a.tenant, a.queue, a.consumer_group, a.failure_class, a.error_code, a.fingerprint, a.status, a.kind,
+                   1 FROM after a) c
+     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 HAVING sum(c.n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.
+Example: UPDATE queen.dead_letter_record SET status = status;  -- calls it';
+REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
+-- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
+CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+
+-- Who did what with dead letters. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
+CREATE TABLE queen.dlq_event (
+    seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    tenant         uuid NOT NULL,
+    actor          text NOT NULL,
+    action         text NOT NULL,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text COLLATE "C",
+    consumer_group text COLLATE "C",
+    detail         jsonb NOT NULL
+) USING heap;
+CREATE INDEX dlq_event_tenant_idx ON queen.dlq_event (tenant, seq);
+CREATE INDEX dlq_event_queue_idx ON queen.dlq_event (tenant, queue, seq);
+CREATE INDEX dlq_event_plan_id_idx ON queen.dlq_event (plan_id, seq) WHERE plan_id IS NOT NULL;
+CREATE INDEX dlq_event_dlq_id_idx ON queen.dlq_event (dlq_id, seq) WHERE dlq_id IS NOT NULL;
+-- The ancestry of a message, up and down.
+CREATE INDEX dlq_event_message_id_idx ON queen.dlq_event ((detail ->> 'messageId'))
+    WHERE detail ? 'messageId';
+CREATE INDEX dlq_event_original_idx ON queen.dlq_event ((detail ->> 'originalMessageId'))
+    WHERE detail ? 'messageId';
+
+-- A decision to replay dead letters: what, where to, how fast, who says so. Locked by whoever moves for it.
+CREATE TABLE queen.replay_plan (
+    plan_id       uuid CONSTRAINT replay_plan_pkey PRIMARY KEY,
+    tenant        uuid NOT NULL,
+    state         text NOT NULL,           -- planned | approved | running | paused | canary_done | done | cancelled | expired
+    phase         text NOT NULL,           -- canary | rest
+    -- What was decided; the digest is over these and the ids of the items.
+    reason        text NOT NULL,
+    remediation   text NOT NULL,
+    selection     jsonb NOT NULL,
+    to_queue      text COLLATE "C",
+    to_partition  text COLLATE "C",
+    rate          numeric NOT NULL,        -- messages a second
+    canary        integer NOT NULL,
+    auto_widen    boolean NOT NULL,
+    max_records   integer NOT NULL,
+    expires_at    timestamptz NOT NULL,
+    digest        text NOT NULL,
+    needs_approval boolean NOT NULL,
+    planned_by    text NOT NULL,
+    planned_at    timestamptz NOT NULL,
+    approved_by   text,
+    approved_at   timestamptz,
+    approval_note text,
+    approved_digest text,
+    started_by    text,
+    started_at    timestamptz,
+    ended_at      timestamptz,
+    -- How far it is. planned = moved + duplicate + failed + gone + refused + (planned - next_n).
+    planned       integer NOT NULL,
+    next_n        integer NOT NULL DEFAULT 0,
+    moved         integer NOT NULL DEFAULT 0,
+    duplicate     integer NOT NULL DEFAULT 0,
+    failed        integer NOT NULL DEFAULT 0,
+    gone          integer NOT NULL DEFAULT 0,
+    refused       integer NOT NULL DEFAULT 0,
+    -- The pace: when the next message is due, when a batch may come, and the batches of the last second.
+    due_at        timestamptz,
+    next_at       timestamptz,
+    recent_at     timestamptz[] NOT NULL DEFAULT '{}',
+    recent_n      integer[] NOT NULL DEFAULT '{}'
+) USING heap WITH (fillfactor = 50);
+CREATE INDEX replay_plan_tenant_idx ON queen.replay_plan (tenant, planned_at);
+CREATE INDEX replay_plan_live_idx ON queen.replay_plan (expires_at)
+    WHERE state IN ('planned', 'approved', 'running', 'paused', 'canary_done');
+
+-- The records of a plan, in the order in which they go.
+CREATE TABLE queen.replay_item (
+    plan_id         uuid NOT NULL,
+    n               integer NOT NULL,      -- from 0; the first `canary` are the canary
+    dlq_id          uuid NOT NULL,
+    consumer_group  text COLLATE "C" NOT NULL,
+    state           text NOT NULL DEFAULT 'planned',    -- planned | moved | duplicate | failed | gone | refused
+    message_id      uuid,                  -- of the message it became, and where that is
+    to_partition_id uuid,
+    at_offset       bigint,
+    error           text,
+    done_at         timestamptz,
+    CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
+) USING heap WITH (fillfactor = 80);
+CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);
+
+-- What process_once has said yes to.
+CREATE TABLE queen.processed_message (
+    tenant     uuid NOT NULL,
+    consumer   text COLLATE "C" NOT NULL,
+    message_id uuid NOT NULL,
+    at         timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    CONSTRAINT processed_message_pkey PRIMARY KEY (tenant, consumer, message_id)
+) USING heap;
+CREATE INDEX processed_message_at_idx ON queen.processed_message (at);
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -179,6 +339,12 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.dlq_tally SET (vacuum_truncate = off,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE queen.dlq_event SET (vacuum_truncate = off);
+ALTER TABLE queen.replay_plan SET (vacuum_truncate = off);
+ALTER TABLE queen.replay_item SET (vacuum_truncate = off);
+ALTER TABLE queen.processed_message SET (vacuum_truncate = off);
 ALTER TABLE queen.trace SET (vacuum_truncate = off);
 ALTER TABLE queen.trace_name SET (vacuum_truncate = off);
 
@@ -187,6 +353,7 @@ ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.dlq_tally REPLICA IDENTITY FULL;
 ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
@@ -194,7 +361,8 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
+                           'ready', 'dead_letter_record', 'dlq_tally', 'dropped_duplicate', 'trace', 'trace_name',
+                           'dlq_event', 'replay_plan', 'replay_item', 'processed_message', 'dlq_event_seq_seq',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');

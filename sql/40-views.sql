@@ -108,8 +108,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
-  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
-              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
+  LEFT JOIN (SELECT t.tenant, t.queue, sum(t.n) AS dead_letters FROM queen.dlq_tally t
+              WHERE t.status IN ('pending', 'approved') GROUP BY t.tenant, t.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -119,7 +119,7 @@ COMMENT ON COLUMN queen.queues.partitions IS 'Number of partitions.';
 COMMENT ON COLUMN queen.queues.messages IS 'Messages stored, consumed or not.';
 COMMENT ON COLUMN queen.queues.pending IS 'Messages that wait for delivery; those in processing do not count. In each partition, as the named group sees it that is furthest behind; __QUEUE_MODE__ if no named group reads it; all, if nobody does.';
 COMMENT ON COLUMN queen.queues.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
@@ -153,7 +153,7 @@ SELECT q.name AS queue,
         LIMIT 1) d ON true
   -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
   LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
-              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
+              WHERE r.status IN ('pending', 'approved') GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
@@ -165,7 +165,7 @@ COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
 COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
 COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
 GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
@@ -264,19 +264,96 @@ COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest
 COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
 GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
+-- Counted by the tally; when, by both ends of each kind in the index.
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
-SELECT r.queue,
-       r.consumer_group,
-       count(*)         AS dead_letters,
-       min(r.failed_at) AS oldest_failed_at,
-       max(r.failed_at) AS newest_failed_at
-  FROM queen.dead_letter_record r
- WHERE r.tenant = (SELECT queen.current_tenant())
- GROUP BY r.queue, r.consumer_group;
+WITH kinds AS (
+    SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
+      FROM queen.dlq_tally t
+     WHERE t.tenant = (SELECT queen.current_tenant())
+     GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0)
+SELECT k.queue,
+       k.consumer_group,
+       coalesce(sum(k.n) FILTER (WHERE k.status IN ('pending', 'approved')), 0)::bigint AS dead_letters,
+       min(o.failed_at) AS oldest_failed_at,
+       max(w.failed_at) AS newest_failed_at,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'pending'), 0)::bigint   AS pending,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'approved'), 0)::bigint  AS approved,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'replayed'), 0)::bigint  AS replayed,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'discarded'), 0)::bigint AS discarded
+  FROM kinds k
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at, r.id LIMIT 1) o ON true
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at DESC, r.id DESC LIMIT 1) w ON true
+ GROUP BY k.queue, k.consumer_group;
 COMMENT ON VIEW queen.dlq_depth IS 'Dead letters of the current tenant, counted by queue and consumer group.';
 COMMENT ON COLUMN queen.dlq_depth.queue IS 'Queue name.';
 COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
-COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
-COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
-COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
+COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records that are pending or approved.';
+COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_depth.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_depth.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_depth.discarded IS 'Records kept of messages that were discarded.';
 GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
+
+CREATE VIEW queen.replay_plans WITH (security_barrier) AS
+SELECT p.plan_id,
+       CASE WHEN p.ended_at IS NULL AND p.expires_at <= clock_timestamp() THEN 'expired' ELSE p.state END AS state,
+       p.phase,
+       p.planned,
+       p.moved,
+       p.duplicate,
+       p.failed,
+       p.gone,
+       p.refused,
+       p.planned - p.next_n AS remaining,
+       p.rate,
+       p.canary,
+       p.needs_approval,
+       p.reason,
+       p.remediation,
+       p.selection,
+       p.to_queue,
+       p.to_partition,
+       p.planned_by,
+       p.planned_at,
+       p.approved_by,
+       p.approved_at,
+       p.started_by,
+       p.started_at,
+       p.ended_at,
+       p.expires_at
+  FROM queen.replay_plan p
+ WHERE p.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.replay_plans IS 'Replay plans of the current tenant, and how far they are; dlq_plan_status says more of one.';
+COMMENT ON COLUMN queen.replay_plans.plan_id IS 'Id of the plan.';
+COMMENT ON COLUMN queen.replay_plans.state IS 'planned, approved, running, paused, canary_done, done, cancelled or expired.';
+COMMENT ON COLUMN queen.replay_plans.phase IS 'canary, or rest once the canary is behind it.';
+COMMENT ON COLUMN queen.replay_plans.planned IS 'Records that it selected.';
+COMMENT ON COLUMN queen.replay_plans.moved IS 'Records whose message is in a queue again.';
+COMMENT ON COLUMN queen.replay_plans.duplicate IS 'Records whose message was there already.';
+COMMENT ON COLUMN queen.replay_plans.failed IS 'Records that could not be moved.';
+COMMENT ON COLUMN queen.replay_plans.gone IS 'Records that were deleted, replayed or discarded meanwhile.';
+COMMENT ON COLUMN queen.replay_plans.refused IS 'Records that may not be replayed.';
+COMMENT ON COLUMN queen.replay_plans.remaining IS 'Records that it has not come to yet.';
+COMMENT ON COLUMN queen.replay_plans.rate IS 'Messages a second.';
+COMMENT ON COLUMN queen.replay_plans.canary IS 'Records that go first.';
+COMMENT ON COLUMN queen.replay_plans.needs_approval IS 'Whether somebody else has to approve it.';
+COMMENT ON COLUMN queen.replay_plans.reason IS 'Why.';
+COMMENT ON COLUMN queen.replay_plans.remediation IS 'What was done about the cause.';
+COMMENT ON COLUMN queen.replay_plans.selection IS 'The filter, or how many ids were given.';
+COMMENT ON COLUMN queen.replay_plans.to_queue IS 'Where to; NULL: each to its own queue.';
+COMMENT ON COLUMN queen.replay_plans.to_partition IS 'NULL: each to its own partition.';
+COMMENT ON COLUMN queen.replay_plans.planned_by IS 'Who made it.';
+COMMENT ON COLUMN queen.replay_plans.planned_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.approved_by IS 'Who approved it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.approved_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.started_by IS 'Who started it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.started_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.ended_at IS 'When it was done, cancelled or expired; NULL while it is not.';
+COMMENT ON COLUMN queen.replay_plans.expires_at IS 'Until when it may be approved, started and run.';
+GRANT SELECT ON queen.replay_plans TO queen_viewer, queen_sidecar;

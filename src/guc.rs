@@ -8,12 +8,15 @@ use queen_core::segment::EncodeOptions;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static TENANT: Text = Text::new();
+static ACTOR: Text = Text::new();
+static WORKER_DATABASES: Text = Text::new();
 static ENCRYPTION_KEYS: Text = Text::new();
 static ENCRYPTION_KEY_FILE: Text = Text::new();
 static DEFAULT_SUBSCRIPTION_MODE: Text = Text::new();
 static ZSTD_LEVEL: Number = Number::new(1);
 static MIN_COMPRESS_BYTES: Number = Number::new(512);
 static MAX_PAYLOAD_BYTES: Number = Number::new(64 << 20);
+static PROCESSED_MESSAGE_DAYS: Number = Number::new(30);
 static EARLY_LOCK_RELEASE: Switch = Switch::new(true);
 
 /// The tenant of a session that sets none.
@@ -21,10 +24,13 @@ pub const DEFAULT_TENANT: u128 = 1;
 
 /// The session had a value for `queen.tenant` before the library was loaded.
 static TENANT_WAS_SET: AtomicBool = AtomicBool::new(false);
+/// The same of `queen.actor`.
+static ACTOR_WAS_SET: AtomicBool = AtomicBool::new(false);
 
 /// Declares every setting; called once, when the library is loaded.
 pub fn declare() {
     TENANT_WAS_SET.store(is_set_already(c"queen.tenant"), Relaxed);
+    ACTOR_WAS_SET.store(is_set_already(c"queen.actor"), Relaxed);
     text(
         &TENANT,
         c"queen.tenant",
@@ -32,6 +38,22 @@ pub fn declare() {
         c"Superusers set it, for a role with ALTER ROLE ... SET, so that a role can be pinned to one tenant.",
         c"00000000-0000-0000-0000-000000000001",
         Who::Superuser,
+    );
+    text(
+        &ACTOR,
+        c"queen.actor",
+        c"Who acts on dead letters, for the audit; empty: the login.",
+        c"For a server that authenticates people itself: who may set it (queen_sidecar may) speaks for others.",
+        c"",
+        Who::Superuser,
+    );
+    text(
+        &WORKER_DATABASES,
+        c"queen.worker_databases",
+        c"Databases in which a background worker runs replay plans, comma-separated.",
+        c"Read when the server starts, if the library is preloaded. Empty: none; call queen.run_replays instead.",
+        c"",
+        Who::Server,
     );
     text(
         &ENCRYPTION_KEYS,
@@ -84,6 +106,15 @@ pub fn declare() {
         Who::Superuser,
         pg_sys::GUC_UNIT_BYTE,
     );
+    number(
+        &PROCESSED_MESSAGE_DAYS,
+        c"queen.processed_message_days",
+        c"How long process_once remembers a message, in days.",
+        c"maintain() forgets older ones: longer than any message may come again.",
+        (1, 36_500),
+        Who::Superuser,
+        0,
+    );
     switch(&EARLY_LOCK_RELEASE, c"queen.early_lock_release",
         c"Lets the next push to a partition go on while this one waits for the disk.",
         c"Only for transactions that did nothing but push; such a commit is still durable before the client is answered.",
@@ -109,6 +140,32 @@ pub fn tenant() -> Result<u128> {
     uuid::Uuid::parse_str(text)
         .map(|u| u.as_u128())
         .map_err(|_| error(ErrorKind::InvalidId, "queen.tenant is not a UUID"))
+}
+
+/// Who acts: the setting, else the login.
+///
+/// # Errors
+/// `PermissionDenied`: as for [`tenant`].
+pub fn actor() -> Result<String> {
+    if ACTOR_WAS_SET.load(Relaxed) {
+        if refused("queen.actor") {
+            return Err(error(ErrorKind::PermissionDenied, "queen.actor was set by a session that may not set it")
+                .with_hint("Connect without the setting."));
+        }
+        ACTOR_WAS_SET.store(false, Relaxed);
+    }
+    Ok(ACTOR.get().map_or_else(crate::pg::privilege::session_user, str::to_owned))
+}
+
+/// The databases with a background worker.
+pub fn worker_databases() -> Vec<String> {
+    let list = WORKER_DATABASES.get().unwrap_or_default();
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// How long `process_once` remembers, in days.
+pub fn processed_message_days() -> i32 {
+    PROCESSED_MESSAGE_DAYS.get().max(1)
 }
 
 /// Whether the server has dropped what was set before the library was loaded.

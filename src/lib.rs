@@ -21,4 +21,5 @@ pub extern "C-unwind" fn _PG_init() {
     pg::relation::register();
     pg::commit::register();
     pg::shared_memory::register();
+    pg::worker::register();
 }

@@ -65,7 +65,7 @@ $guard$;
 --   queen_producer    push
 --   queen_consumer    pop, wait, settle
 --   queen_viewer      look: views, messages, dead letters
---   queen_operator    viewer, and move or delete single dead letters
+--   queen_operator    viewer, and decide on dead letters: move, delete, plan, approve, run, repair, discard
 --   queen_admin       all of these, and queues, groups, purges, maintenance
 --   queen_sidecar     the functions that answer JSON text and those that its other routes call, for the HTTP server's login
 DO $roles$
@@ -100,6 +100,17 @@ BEGIN
     END LOOP;
 END
 $roles$;
+
+-- The HTTP server has authenticated the person that it acts for; the audit names that person.
+DO $actor$
+BEGIN
+    IF NOT pg_catalog.has_parameter_privilege('queen_sidecar', 'queen.actor', 'SET') THEN
+        GRANT SET ON PARAMETER queen.actor TO queen_sidecar;
+    END IF;
+EXCEPTION WHEN unique_violation OR internal_error THEN
+    NULL;   -- another database did it at this moment
+END
+$actor$;
 
 COMMENT ON SCHEMA queen IS
 'queen, a message broker: queues with ordered partitions, consumer groups, leases, dead letters. \df+ queen.* tells what each function does.';
@@ -203,7 +214,18 @@ CREATE TYPE queen.dead_letter AS (
     enqueued_at     timestamptz,
     first_failed_at timestamptz,
     failed_at       timestamptz,
-    is_encrypted    boolean
+    is_encrypted    boolean,
+    failure_class   text,
+    error_code      text,
+    fingerprint     text,
+    payload_hash    text,
+    attempts        int,
+    retry_policy    jsonb,
+    traceparent     text,
+    redaction       text,
+    status          text,
+    hops            int,
+    page_cursor     text
 );
 COMMENT ON TYPE queen.dead_letter IS 'A message that a consumer group gave up on: a snapshot, independent of retention.';
 COMMENT ON COLUMN queen.dead_letter.id IS 'Id of this record: what dlq_move_v1 and dlq_delete_row want.';
@@ -226,6 +248,55 @@ COMMENT ON COLUMN queen.dead_letter.enqueued_at IS 'When the message was stored.
 COMMENT ON COLUMN queen.dead_letter.first_failed_at IS 'Its first failure known.';
 COMMENT ON COLUMN queen.dead_letter.failed_at IS 'The failure that made the record.';
 COMMENT ON COLUMN queen.dead_letter.is_encrypted IS 'Whether the payload is stored encrypted.';
+COMMENT ON COLUMN queen.dead_letter.failure_class IS 'transient, permanent, poison, malformed, expired, policy or unknown: as the consumer said, or the reason, or the queues deadLetterRules.';
+COMMENT ON COLUMN queen.dead_letter.error_code IS 'A stable code, from the same source as the class; empty for none.';
+COMMENT ON COLUMN queen.dead_letter.fingerprint IS 'Hash of the error text, without numbers, ids and quoted text, and the code: the same for the same failure.';
+COMMENT ON COLUMN queen.dead_letter.payload_hash IS 'SHA-256 of the payload as pushed; NULL if it could not be decrypted.';
+COMMENT ON COLUMN queen.dead_letter.attempts IS 'How often the message was delivered to the group.';
+COMMENT ON COLUMN queen.dead_letter.retry_policy IS 'The queues retry options at that time.';
+COMMENT ON COLUMN queen.dead_letter.traceparent IS 'The header traceparent, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.redaction IS 'none: kept as pushed; redacted: values outside redactionAllow, credentials in error and headers are gone; encrypted: the payload is stored encrypted, error and headers as when redacted.';
+COMMENT ON COLUMN queen.dead_letter.status IS 'pending, approved, replayed or discarded.';
+COMMENT ON COLUMN queen.dead_letter.hops IS 'How often the message had been replayed before.';
+COMMENT ON COLUMN queen.dead_letter.page_cursor IS 'Opaque: what dlq_list wants as after, to go on behind this record.';
+
+CREATE TYPE queen.dlq_stat AS (
+    queue                text,
+    consumer_group       text,
+    pending              bigint,
+    approved             bigint,
+    replayed             bigint,
+    discarded            bigint,
+    oldest_pending_at    timestamptz,
+    oldest_pending_seconds double precision,
+    arrivals_per_minute  double precision,
+    net_per_minute       double precision,
+    exhaustion_rate      double precision,
+    top_fingerprints     jsonb,
+    replays_ok           bigint,
+    replays_failed_again bigint,
+    owner                text,
+    runbook              text,
+    severity             text
+);
+COMMENT ON TYPE queen.dlq_stat IS 'The state of the dead letters of one consumer group of a queue.';
+COMMENT ON COLUMN queen.dlq_stat.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.dlq_stat.consumer_group IS 'The group that gave up.';
+COMMENT ON COLUMN queen.dlq_stat.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_stat.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_stat.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_stat.discarded IS 'Records kept of messages that were discarded.';
+COMMENT ON COLUMN queen.dlq_stat.oldest_pending_at IS 'When the oldest pending or approved record was made; NULL if there is none.';
+COMMENT ON COLUMN queen.dlq_stat.oldest_pending_seconds IS 'Its age; 0 if there is none.';
+COMMENT ON COLUMN queen.dlq_stat.arrivals_per_minute IS 'Records made, over the last window_minutes full minutes and the running one.';
+COMMENT ON COLUMN queen.dlq_stat.net_per_minute IS 'By how much pending and approved records grew per minute in that time; negative when they shrank.';
+COMMENT ON COLUMN queen.dlq_stat.exhaustion_rate IS 'Of the records made in that time, the share whose retries were spent; NULL if none was made.';
+COMMENT ON COLUMN queen.dlq_stat.top_fingerprints IS 'The five most frequent failures of the pending and approved records: fingerprint, class, code, count.';
+COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Replayed messages that have not failed for good again; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Replayed messages that have; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.owner IS 'Queue option owner.';
+COMMENT ON COLUMN queen.dlq_stat.runbook IS 'Queue option runbook.';
+COMMENT ON COLUMN queen.dlq_stat.severity IS 'Queue option severity.';
 
 CREATE TYPE queen.stored_message AS (
     queue          text,
@@ -285,6 +356,56 @@ COMMENT ON COLUMN queen.trace_event.data IS 'What was noted, byte for byte.';
 COMMENT ON COLUMN queen.trace_event.trace_names IS 'Names that it can be found by, with notes on other messages.';
 COMMENT ON COLUMN queen.trace_event.created_at IS 'When it was noted.';
 
+CREATE TYPE queen.dlq_audit_event AS (
+    seq            bigint,
+    at             timestamptz,
+    actor          text,
+    action         text,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text,
+    consumer_group text,
+    detail         jsonb
+);
+COMMENT ON TYPE queen.dlq_audit_event IS 'What somebody did with dead letters.';
+COMMENT ON COLUMN queen.dlq_audit_event.seq IS 'Number of the row, rising.';
+COMMENT ON COLUMN queen.dlq_audit_event.at IS 'When.';
+COMMENT ON COLUMN queen.dlq_audit_event.actor IS 'Who: see queen.actor().';
+COMMENT ON COLUMN queen.dlq_audit_event.action IS 'What, one word.';
+COMMENT ON COLUMN queen.dlq_audit_event.dlq_id IS 'To which record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.plan_id IS 'Under which replay plan, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.queue IS 'Queue of the record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.consumer_group IS 'Consumer group of the record, or NULL.';
+COMMENT ON COLUMN queen.dlq_audit_event.detail IS 'What else: reason, ids, counts; no payloads.';
+
+CREATE TYPE queen.replay_ancestor AS (
+    hops           int,
+    message_id     uuid,
+    transaction_id text,
+    parent_id      uuid,
+    dlq_id         uuid,
+    consumer_group text,
+    queue          text,
+    partition      text,
+    action         text,
+    actor          text,
+    plan_id        uuid,
+    at             timestamptz
+);
+COMMENT ON TYPE queen.replay_ancestor IS 'A message in a chain of replays.';
+COMMENT ON COLUMN queen.replay_ancestor.hops IS 'How many replays lie before it; 0: the original.';
+COMMENT ON COLUMN queen.replay_ancestor.message_id IS 'Id of the message.';
+COMMENT ON COLUMN queen.replay_ancestor.transaction_id IS 'Its transaction id.';
+COMMENT ON COLUMN queen.replay_ancestor.parent_id IS 'Id of the message that it stands for; NULL for the original, as are the columns that follow.';
+COMMENT ON COLUMN queen.replay_ancestor.dlq_id IS 'The dead letter that it was made from.';
+COMMENT ON COLUMN queen.replay_ancestor.consumer_group IS 'The group that had given up.';
+COMMENT ON COLUMN queen.replay_ancestor.queue IS 'Queue that it was put into.';
+COMMENT ON COLUMN queen.replay_ancestor.partition IS 'Partition that it was put into.';
+COMMENT ON COLUMN queen.replay_ancestor.action IS 'How: replay_moved, moved or repaired.';
+COMMENT ON COLUMN queen.replay_ancestor.actor IS 'In whose name.';
+COMMENT ON COLUMN queen.replay_ancestor.plan_id IS 'Under which replay plan, or NULL.';
+COMMENT ON COLUMN queen.replay_ancestor.at IS 'When.';
+
 CREATE TYPE queen.frame AS (
     frame_index    int,
     message_id     uuid,
@@ -317,7 +438,10 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record                         snapshots; depends on no other row
+--   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
+--   dlq_event                                  what people did with dead letters; only ever added to
+--   replay_plan ──< replay_item                which dead letters go back, and how far that is
+--   processed_message                          what consumers have done for good
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
@@ -431,13 +555,170 @@ CREATE TABLE queen.dead_letter_record (
     first_failed_at timestamptz NOT NULL,
     failed_at       timestamptz NOT NULL,
     is_encrypted    boolean NOT NULL,
+    failure_class   text COLLATE "C" NOT NULL,
+    error_code      text COLLATE "C" NOT NULL,         -- '' for none
+    fingerprint     text COLLATE "C" NOT NULL,
+    payload_hash    text,                  -- SHA-256 of the payload as pushed; NULL when it could not be opened
+    attempts        integer NOT NULL,
+    retry_policy    text NOT NULL,         -- JSON
+    traceparent     text,
+    redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
+    status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded
+    hops            integer NOT NULL,
+    transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
+    kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
     CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
 ) USING heap;
-CREATE INDEX dead_letter_record_queue_idx ON queen.dead_letter_record (tenant, queue, failed_at, id);
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
--- By hash: a transaction id may be longer than an index entry.
-CREATE INDEX dead_letter_record_address_idx
-    ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+-- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
+CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
+CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_hash);
+
+-- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
+-- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
+CREATE TABLE queen.dlq_tally (
+    tenant         uuid NOT NULL,
+    queue          text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    failure_class  text COLLATE "C" NOT NULL,
+    error_code     text COLLATE "C" NOT NULL,
+    fingerprint    text COLLATE "C" NOT NULL,
+    status         text COLLATE "C" NOT NULL,
+    kind           uuid NOT NULL,
+    minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
+    filed          bigint NOT NULL,        -- of them, records made
+    exhausted      bigint NOT NULL,        -- of those, because the retries were spent
+    n              bigint NOT NULL
+) USING heap;
+CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
+
+CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+  IF TG_OP = 'DELETE' THEN
+    INSERT INTO queen.dlq_tally
+    SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, -count(*)
+      FROM before o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+  ELSE
+    INSERT INTO queen.dlq_tally
+    SELECT c.tenant, c.queue, c.consumer_group, c.failure_class, c.error_code, c.fingerprint, c.status, c.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, sum(c.n)
+      FROM (SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+                   -1 AS n FROM before o
+             UNION ALL
+            SELECT a.tenant, a.queue, a.consumer_group, a.failure_class, a.error_code, a.fingerprint, a.status, a.kind,
+                   1 FROM after a) c
+     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 HAVING sum(c.n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.
+Example: UPDATE queen.dead_letter_record SET status = status;  -- calls it';
+REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
+-- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
+CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+
+-- Who did what with dead letters. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
+CREATE TABLE queen.dlq_event (
+    seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    tenant         uuid NOT NULL,
+    actor          text NOT NULL,
+    action         text NOT NULL,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text COLLATE "C",
+    consumer_group text COLLATE "C",
+    detail         jsonb NOT NULL
+) USING heap;
+CREATE INDEX dlq_event_tenant_idx ON queen.dlq_event (tenant, seq);
+CREATE INDEX dlq_event_queue_idx ON queen.dlq_event (tenant, queue, seq);
+CREATE INDEX dlq_event_plan_id_idx ON queen.dlq_event (plan_id, seq) WHERE plan_id IS NOT NULL;
+CREATE INDEX dlq_event_dlq_id_idx ON queen.dlq_event (dlq_id, seq) WHERE dlq_id IS NOT NULL;
+-- The ancestry of a message, up and down.
+CREATE INDEX dlq_event_message_id_idx ON queen.dlq_event ((detail ->> 'messageId'))
+    WHERE detail ? 'messageId';
+CREATE INDEX dlq_event_original_idx ON queen.dlq_event ((detail ->> 'originalMessageId'))
+    WHERE detail ? 'messageId';
+
+-- A decision to replay dead letters: what, where to, how fast, who says so. Locked by whoever moves for it.
+CREATE TABLE queen.replay_plan (
+    plan_id       uuid CONSTRAINT replay_plan_pkey PRIMARY KEY,
+    tenant        uuid NOT NULL,
+    state         text NOT NULL,           -- planned | approved | running | paused | canary_done | done | cancelled | expired
+    phase         text NOT NULL,           -- canary | rest
+    -- What was decided; the digest is over these and the ids of the items.
+    reason        text NOT NULL,
+    remediation   text NOT NULL,
+    selection     jsonb NOT NULL,
+    to_queue      text COLLATE "C",
+    to_partition  text COLLATE "C",
+    rate          numeric NOT NULL,        -- messages a second
+    canary        integer NOT NULL,
+    auto_widen    boolean NOT NULL,
+    max_records   integer NOT NULL,
+    expires_at    timestamptz NOT NULL,
+    digest        text NOT NULL,
+    needs_approval boolean NOT NULL,
+    planned_by    text NOT NULL,
+    planned_at    timestamptz NOT NULL,
+    approved_by   text,
+    approved_at   timestamptz,
+    approval_note text,
+    approved_digest text,
+    started_by    text,
+    started_at    timestamptz,
+    ended_at      timestamptz,
+    -- How far it is. planned = moved + duplicate + failed + gone + refused + (planned - next_n).
+    planned       integer NOT NULL,
+    next_n        integer NOT NULL DEFAULT 0,
+    moved         integer NOT NULL DEFAULT 0,
+    duplicate     integer NOT NULL DEFAULT 0,
+    failed        integer NOT NULL DEFAULT 0,
+    gone          integer NOT NULL DEFAULT 0,
+    refused       integer NOT NULL DEFAULT 0,
+    -- The pace: when the next message is due, when a batch may come, and the batches of the last second.
+    due_at        timestamptz,
+    next_at       timestamptz,
+    recent_at     timestamptz[] NOT NULL DEFAULT '{}',
+    recent_n      integer[] NOT NULL DEFAULT '{}'
+) USING heap WITH (fillfactor = 50);
+CREATE INDEX replay_plan_tenant_idx ON queen.replay_plan (tenant, planned_at);
+CREATE INDEX replay_plan_live_idx ON queen.replay_plan (expires_at)
+    WHERE state IN ('planned', 'approved', 'running', 'paused', 'canary_done');
+
+-- The records of a plan, in the order in which they go.
+CREATE TABLE queen.replay_item (
+    plan_id         uuid NOT NULL,
+    n               integer NOT NULL,      -- from 0; the first `canary` are the canary
+    dlq_id          uuid NOT NULL,
+    consumer_group  text COLLATE "C" NOT NULL,
+    state           text NOT NULL DEFAULT 'planned',    -- planned | moved | duplicate | failed | gone | refused
+    message_id      uuid,                  -- of the message it became, and where that is
+    to_partition_id uuid,
+    at_offset       bigint,
+    error           text,
+    done_at         timestamptz,
+    CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
+) USING heap WITH (fillfactor = 80);
+CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);
+
+-- What process_once has said yes to.
+CREATE TABLE queen.processed_message (
+    tenant     uuid NOT NULL,
+    consumer   text COLLATE "C" NOT NULL,
+    message_id uuid NOT NULL,
+    at         timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    CONSTRAINT processed_message_pkey PRIMARY KEY (tenant, consumer, message_id)
+) USING heap;
+CREATE INDEX processed_message_at_idx ON queen.processed_message (at);
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -492,6 +773,12 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.dlq_tally SET (vacuum_truncate = off,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE queen.dlq_event SET (vacuum_truncate = off);
+ALTER TABLE queen.replay_plan SET (vacuum_truncate = off);
+ALTER TABLE queen.replay_item SET (vacuum_truncate = off);
+ALTER TABLE queen.processed_message SET (vacuum_truncate = off);
 ALTER TABLE queen.trace SET (vacuum_truncate = off);
 ALTER TABLE queen.trace_name SET (vacuum_truncate = off);
 
@@ -500,6 +787,7 @@ ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.dlq_tally REPLICA IDENTITY FULL;
 ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
@@ -507,7 +795,8 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
+                           'ready', 'dead_letter_record', 'dlq_tally', 'dropped_duplicate', 'trace', 'trace_name',
+                           'dlq_event', 'replay_plan', 'replay_item', 'processed_message', 'dlq_event_seq_seq',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
@@ -668,6 +957,28 @@ Example: SELECT queen.ack_many_json(''[{"consumerGroup": "billing", "acknowledgm
 REVOKE ALL ON FUNCTION queen.ack_many_json(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.ack_many_json(text) TO queen_sidecar;
 
+-- functions/actor.sql
+
+-- queen.actor: in whose name this session acts on dead letters.
+--
+-- The setting queen.actor, which superusers and queen_sidecar may set, else the login (not the role that it has taken on
+-- with SET ROLE). A function of the library, as queen.current_tenant.
+--
+-- Result: The name that the audit gets.
+-- Errors: 42501 (the session set queen.actor without the right to).
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.actor()
+    RETURNS text
+    LANGUAGE c STABLE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'queen_actor';
+
+COMMENT ON FUNCTION queen.actor() IS
+'In whose name this session acts: the setting queen.actor, else the login.
+Example: SELECT queen.actor();';
+REVOKE ALL ON FUNCTION queen.actor() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.actor() TO queen_viewer, queen_sidecar;
+
 -- functions/configure.sql
 
 -- queen.configure: create a queue, or change its options.
@@ -773,7 +1084,8 @@ GRANT EXECUTE ON FUNCTION queen.delete_traces(interval) TO queen_admin;
 
 -- queen.dlq: list dead letters.
 --
--- Newest failure first; the order is stable, so that skip pages through it.
+-- Pending and approved ones. Newest failure first; the order is stable, so that skip pages through it. For more of them than
+-- one looks through, and for other filters, see dlq_list.
 --
 -- Arguments:
 --   queue           Only this queue.
@@ -784,8 +1096,8 @@ GRANT EXECUTE ON FUNCTION queen.delete_traces(interval) TO queen_admin;
 --   transaction_id  Only this message; found by index when the partition is given too.
 -- Result: The records. A payload that cannot be decrypted is returned as stored, with is_encrypted true.
 -- Errors: 22023 (max_rows or skip below 0).
--- Tables: queen.dead_letter_record (read).
--- Locks: None.
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record (read).
+-- Locks: None that is waited for.
 CREATE FUNCTION queen.dlq(
     queue text DEFAULT NULL,
     consumer_group text DEFAULT NULL,
@@ -795,14 +1107,215 @@ CREATE FUNCTION queen.dlq(
     transaction_id text DEFAULT NULL
 )
     RETURNS SETOF queen.dead_letter
-    LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_dlq';
 
 COMMENT ON FUNCTION queen.dlq(text, text, int, int, uuid, text) IS
-'Lists dead letters, newest failure first.
+'Lists dead letters that are pending or approved, newest failure first.
 Example: SELECT queue, consumer_group, transaction_id, error, retry_count, payload FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq(text, text, int, int, uuid, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_ancestry.sql
+
+-- queen.dlq_ancestry: the chain of a message that was replayed.
+--
+-- From the original to all that came of it, whatever has become of the records in between: the audit tells.
+--
+-- Arguments:
+--   message_id  Id of any message of the chain.
+-- Result: The messages of the chain, the original first; none if this message was never replayed nor is a replay.
+-- Tables: queen.dlq_event (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_ancestry(message_id uuid)
+    RETURNS SETOF queen.replay_ancestor
+    LANGUAGE sql STABLE SECURITY DEFINER ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    WITH RECURSIVE up(id, seq) AS (
+        SELECT $1, NULL::bigint
+        UNION
+        SELECT (e.detail ->> 'originalMessageId')::uuid, e.seq
+          FROM up JOIN queen.dlq_event e ON e.detail ->> 'messageId' = up.id::text
+         WHERE e.detail ? 'messageId' AND e.tenant = queen.current_tenant()
+           AND e.action IN ('replay_moved', 'moved', 'repaired')),
+    root AS (
+        SELECT up.id FROM up
+         WHERE NOT EXISTS (SELECT FROM queen.dlq_event e
+                            WHERE e.detail ->> 'messageId' = up.id::text AND e.detail ? 'messageId'
+                              AND e.tenant = queen.current_tenant() AND e.action IN ('replay_moved', 'moved', 'repaired'))
+         LIMIT 1),
+    down(hops, seq, id) AS (
+        SELECT 0, NULL::bigint, root.id FROM root
+        UNION ALL
+        SELECT d.hops + 1, e.seq, (e.detail ->> 'messageId')::uuid
+          FROM down d JOIN queen.dlq_event e ON e.detail ->> 'originalMessageId' = d.id::text
+         WHERE e.detail ? 'messageId' AND e.tenant = queen.current_tenant()
+           AND e.action IN ('replay_moved', 'moved', 'repaired'))
+    SELECT d.hops, d.id,
+           CASE WHEN e.seq IS NULL THEN (SELECT f.detail ->> 'originalTransactionId' FROM queen.dlq_event f
+                                          WHERE f.detail ->> 'originalMessageId' = d.id::text AND f.detail ? 'messageId' LIMIT 1)
+                ELSE e.detail ->> 'transactionId' END,
+           (e.detail ->> 'originalMessageId')::uuid, e.dlq_id, e.consumer_group,
+           e.detail ->> 'toQueue', e.detail ->> 'toPartition', e.action, e.actor, e.plan_id, e.at
+      FROM down d LEFT JOIN queen.dlq_event e ON e.seq = d.seq
+     WHERE (SELECT count(*) FROM down) > 1
+     ORDER BY d.hops, d.seq
+$$;
+
+COMMENT ON FUNCTION queen.dlq_ancestry(uuid) IS
+'The chain of a message that was replayed, the original first.
+Example: SELECT hops, transaction_id, action, actor FROM queen.messages(''orders'') m, queen.dlq_ancestry(m.message_id);';
+REVOKE ALL ON FUNCTION queen.dlq_ancestry(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_ancestry(uuid) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_approve.sql
+
+-- queen.dlq_approve: approve a replay plan that somebody else has made.
+--
+-- Its records go from pending to approved, and back when the plan ends without having replayed them.
+--
+-- Arguments:
+--   plan_id  The plan, in state planned.
+--   note     For the audit.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN026 (the caller made the plan), QN021 (not planned), QN023 (expired), QN025 (over its
+--         limit), QN024 (not what was planned).
+-- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.dlq_event (written).
+-- Locks: The plan, then its records, until the transaction ends.
+CREATE FUNCTION queen.dlq_approve(plan_id uuid, note text DEFAULT NULL)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p   queen.replay_plan;
+    who constant text := queen.actor();
+BEGIN
+    IF EXISTS (SELECT FROM queen.replay_plan r
+                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND r.planned_by = who) THEN
+        RAISE EXCEPTION 'replay plan % was made by the same person', dlq_approve.plan_id
+              USING ERRCODE = 'QN026', HINT = 'Somebody else has to approve it.';
+    END IF;
+    p := queen.replay_plan_lock(dlq_approve.plan_id, ARRAY['planned'], 'approved', true);
+    UPDATE queen.replay_plan r
+       SET state = 'approved', approved_by = who, approved_at = clock_timestamp(), approval_note = note,
+           approved_digest = r.digest
+     WHERE r.plan_id = p.plan_id;
+    PERFORM queen.dlq_audit('plan_approved', NULL, p.plan_id, NULL, jsonb_build_object('note', note, 'digest', p.digest));
+    WITH approved AS (
+        UPDATE queen.dead_letter_record r SET status = 'approved'
+          FROM queen.replay_item i
+         WHERE i.plan_id = p.plan_id AND r.id = i.dlq_id AND r.status = 'pending'
+        RETURNING r.id, r.queue, r.consumer_group)
+    INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
+    SELECT p.tenant, who, 'approved', a.id, p.plan_id, a.queue, a.consumer_group, '{}' FROM approved a;
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_approve(uuid, text) IS
+'Approves a replay plan that somebody else has made.
+Example: SELECT queen.dlq_approve(plan_id, ''looked at change 4711'') FROM queen.replay_plans WHERE state = ''planned'';';
+REVOKE ALL ON FUNCTION queen.dlq_approve(uuid, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_approve(uuid, text) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_audit.sql
+
+-- queen.dlq_audit: add a row to the audit. Internal, granted to nobody.
+--
+-- Arguments:
+--   action   What was done, one word.
+--   dlq_id   To which record; its consumer group is noted too.
+--   plan_id  Under which plan.
+--   queue    In which queue; by default the record's.
+--   detail   What else is worth knowing; no payloads.
+-- Tables: queen.dlq_event (inserted into), queen.dead_letter_record (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_audit(action text, dlq_id uuid, plan_id uuid, queue text, detail jsonb)
+    RETURNS void
+    LANGUAGE sql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
+    SELECT queen.current_tenant(), queen.actor(), $1, $2, $3, coalesce($4, r.queue),
+           coalesce($5 ->> 'consumerGroup', r.consumer_group), coalesce($5, '{}')
+      FROM (SELECT) one LEFT JOIN queen.dead_letter_record r ON r.id = $2
+$$;
+
+COMMENT ON FUNCTION queen.dlq_audit(text, uuid, uuid, text, jsonb) IS
+'Part of other functions: adds a row to the audit.
+Example: SELECT queen.dlq_audit(''noted'', NULL, NULL, ''orders'', ''{}'');';
+REVOKE ALL ON FUNCTION queen.dlq_audit(text, uuid, uuid, text, jsonb) FROM PUBLIC;
+
+-- functions/dlq_cancel_plan.sql
+
+-- queen.dlq_cancel_plan: end a replay plan before it is done.
+--
+-- What it has moved stays moved; records that it had approved and not moved are pending again.
+--
+-- Arguments:
+--   plan_id  The plan, not ended.
+--   note     For the audit.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN021 (ended already), QN023 (expired).
+-- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.dlq_event (written).
+-- Locks: The plan, then its records, until the transaction ends.
+CREATE FUNCTION queen.dlq_cancel_plan(plan_id uuid, note text DEFAULT NULL)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p queen.replay_plan;
+BEGIN
+    p := queen.replay_plan_lock(dlq_cancel_plan.plan_id,
+             ARRAY['planned', 'approved', 'running', 'paused', 'canary_done'], 'cancelled', false);
+    PERFORM queen.replay_plan_end(p.plan_id, 'cancelled', queen.actor(), jsonb_build_object('note', note));
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_cancel_plan(uuid, text) IS
+'Ends a replay plan before it is done.
+Example: SELECT queen.dlq_cancel_plan(plan_id) FROM queen.replay_plans WHERE state = ''paused'';';
+REVOKE ALL ON FUNCTION queen.dlq_cancel_plan(uuid, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_cancel_plan(uuid, text) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_count.sql
+
+-- queen.dlq_count: count dead letters by filter.
+--
+-- Exact, from the tally: what it costs depends on how many kinds of failures there are, not on how many records.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+-- Result: How many records pass.
+-- Errors: 22023 (a class or status that does not exist).
+-- Tables: queen.dlq_tally (read; folded when it is long).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_count(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL
+)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_count';
+
+COMMENT ON FUNCTION queen.dlq_count(text, text, text, text, text, text) IS
+'Counts the dead letters that pass a filter.
+Example: SELECT queen.dlq_count(''orders'', failure_class => ''transient'');';
+REVOKE ALL ON FUNCTION queen.dlq_count(text, text, text, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_count(text, text, text, text, text, text) TO queen_viewer, queen_sidecar;
 
 -- functions/dlq_delete.sql
 
@@ -849,6 +1362,225 @@ Example: SELECT queen.dlq_delete_row(id) FROM queen.dlq(''orders'', max_rows => 
 REVOKE ALL ON FUNCTION queen.dlq_delete_row(uuid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator, queen_sidecar;
 
+-- functions/dlq_discard.sql
+
+-- queen.dlq_discard: decide that dead letters will not be replayed.
+--
+-- The records stay, with status discarded.
+--
+-- Arguments:
+--   ids    The records; those that are gone or decided on are left out.
+--   cause  obsolete, superseded, test, malformed, satisfied or unlawful.
+--   note   Evidence, in words; not blank.
+-- Result: How many were discarded.
+-- Errors: 22023 (cause not one of these, note blank, ids NULL).
+-- Tables: queen.dead_letter_record (updated), queen.dlq_event (written).
+-- Locks: The records, until the transaction ends.
+CREATE FUNCTION queen.dlq_discard(ids uuid[], cause text, note text)
+    RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    done bigint;
+BEGIN
+    IF ids IS NULL THEN
+        RAISE EXCEPTION 'ids must not be NULL' USING ERRCODE = '22023';
+    END IF;
+    IF NOT coalesce(cause = ANY (ARRAY['obsolete', 'superseded', 'test', 'malformed', 'satisfied', 'unlawful']), false) THEN
+        RAISE EXCEPTION 'cause must be obsolete, superseded, test, malformed, satisfied or unlawful'
+              USING ERRCODE = '22023';
+    END IF;
+    IF btrim(coalesce(note, '')) = '' THEN
+        RAISE EXCEPTION 'note must not be blank' USING ERRCODE = '22023';
+    END IF;
+    WITH discarded AS (
+        UPDATE queen.dead_letter_record r SET status = 'discarded'
+         WHERE r.id = ANY (ids) AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
+        RETURNING r.tenant, r.id, r.queue, r.consumer_group, r.message_id)
+    INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, queue, consumer_group, detail)
+    SELECT d.tenant, queen.actor(), 'discarded', d.id, d.queue, d.consumer_group,
+           jsonb_build_object('cause', cause, 'note', note, 'originalMessageId', d.message_id)
+      FROM discarded d;
+    GET DIAGNOSTICS done = ROW_COUNT;
+    RETURN done;
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_discard(uuid[], text, text) IS
+'Decides that dead letters will not be replayed; they stay on record. Returns how many.
+Example: SELECT queen.dlq_discard(ARRAY[id], ''test'', ''sent by the load test'') FROM queen.dlq(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_discard(uuid[], text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_discard(uuid[], text, text) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_event_refuse.sql
+
+-- queen.dlq_event_refuse: what is in the audit stays as it is. Internal: the trigger of queen.dlq_event.
+--
+-- It fires whoever asks, the extension's owner and its functions too, and also while session_replication_role is
+-- replica. A superuser can drop the trigger; nobody else can.
+--
+-- Errors: 42501, always.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.dlq_event_refuse()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit of dead letters is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_event_refuse() IS
+'Part of table dlq_event: refuses to change or delete what is in the audit.
+Example: DELETE FROM queen.dlq_event;  -- is refused';
+REVOKE ALL ON FUNCTION queen.dlq_event_refuse() FROM PUBLIC;
+
+CREATE TRIGGER dlq_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON queen.dlq_event
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_event_refuse();
+ALTER TABLE queen.dlq_event ENABLE ALWAYS TRIGGER dlq_event_append_only;
+
+-- functions/dlq_events.sql
+
+-- queen.dlq_events: read the audit of dead letters.
+--
+-- Oldest first. To follow it, give the highest seq read so far; rows are numbered when they are written, so one of a
+-- transaction that commits late may come to light behind a later number.
+--
+-- Arguments:
+--   queue      Only this queue's.
+--   plan_id    Only this plan's.
+--   dlq_id     Only this record's.
+--   after_seq  Only rows with a higher number.
+--   max_rows   At most so many rows.
+-- Result: Who did what, when.
+-- Errors: 22023 (max_rows below 0).
+-- Tables: queen.dlq_event (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_events(
+    queue text DEFAULT NULL,
+    plan_id uuid DEFAULT NULL,
+    dlq_id uuid DEFAULT NULL,
+    after_seq bigint DEFAULT 0,
+    max_rows int DEFAULT 100
+)
+    RETURNS SETOF queen.dlq_audit_event
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    IF max_rows < 0 THEN
+        RAISE EXCEPTION 'max_rows must not be below 0' USING ERRCODE = '22023';
+    END IF;
+    RETURN QUERY EXECUTE
+        'SELECT e.seq, e.at, e.actor, e.action, e.dlq_id, e.plan_id, e.queue, e.consumer_group, e.detail
+           FROM queen.dlq_event e
+          WHERE e.tenant = $1 AND e.seq > $2'
+        || CASE WHEN queue IS NULL THEN '' ELSE ' AND e.queue = $3' END
+        || CASE WHEN plan_id IS NULL THEN '' ELSE ' AND e.plan_id = $4' END
+        || CASE WHEN dlq_id IS NULL THEN '' ELSE ' AND e.dlq_id = $5' END
+        || ' ORDER BY e.seq LIMIT $6'
+        USING queen.current_tenant(), coalesce(after_seq, 0), queue, plan_id, dlq_id, coalesce(max_rows, 100);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) IS
+'Reads the audit of dead letters, oldest first: who did what, when, why.
+Example: SELECT at, actor, action, detail FROM queen.dlq_events(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_list.sql
+
+-- queen.dlq_list: list dead letters by page and filter.
+--
+-- Newest failure first, in a stable order. A page costs the same wherever it is and however many records there are.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+--   from            Failed at this time or later.
+--   to              Failed before this time.
+--   after           page_cursor of the last record of the page before.
+--   max_rows        At most so many rows.
+--   redacted        Show payloads that are kept encrypted as queen_viewer sees them, whoever asks.
+-- Result: The records. A payload kept encrypted (deadLetterPayload encrypt) is shown in full to who may run dlq_move_v1,
+--   redacted to everybody else.
+-- Errors: 22023 (a class, status or cursor that does not exist, max_rows below 0).
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record (read).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_list(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL,
+    "from" timestamptz DEFAULT NULL,
+    "to" timestamptz DEFAULT NULL,
+    after text DEFAULT NULL,
+    max_rows int DEFAULT 100,
+    redacted boolean DEFAULT false
+)
+    RETURNS SETOF queen.dead_letter
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_list';
+
+COMMENT ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) IS
+'Lists dead letters that pass a filter, newest failure first, page by page.
+Example: SELECT queue, failure_class, error_code, error, page_cursor FROM queen.dlq_list(''orders'', failure_class => ''poison'');';
+REVOKE ALL ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_list_json.sql
+
+-- queen.dlq_list_json: dlq_list as one JSON text.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+--   from            Failed at this time or later.
+--   to              Failed before this time.
+--   after           page_cursor of the last record of the page before.
+--   max_rows        At most so many rows.
+--   redacted        Show payloads that are kept encrypted as queen_viewer sees them, whoever asks.
+-- Result: {"records": [...], "next": page cursor, or null on the last page}. The payload is data, exactly as it is stored.
+-- Errors: As dlq_list.
+-- Tables: As dlq_list.
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_list_json(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL,
+    "from" timestamptz DEFAULT NULL,
+    "to" timestamptz DEFAULT NULL,
+    after text DEFAULT NULL,
+    max_rows int DEFAULT 100,
+    redacted boolean DEFAULT false
+)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_list_json';
+
+COMMENT ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) IS
+'The records of dlq_list and the cursor of the next page, as JSON.
+Example: SELECT queen.dlq_list_json(''orders'', max_rows => 10)::json -> ''next'';';
+REVOKE ALL ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) TO queen_viewer, queen_sidecar;
+
 -- functions/dlq_move_v1.sql
 
 -- queen.dlq_move_v1: move a dead letter back into a queue.
@@ -879,6 +1611,320 @@ Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;
 
+-- functions/dlq_needs_approval.sql
+
+-- queen.dlq_needs_approval: whether a queue wants a second person before its dead letters are replayed. Internal.
+--
+-- Arguments:
+--   of_tenant   Tenant of the queue.
+--   queue_name  Queue name; one that is gone wants nothing.
+-- Result: The queue's option requireApproval.
+-- Tables: queen.queue (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_needs_approval(of_tenant uuid, queue_name text)
+    RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT coalesce((SELECT q.options::jsonb ->> 'requireApproval' = 'true'
+                       FROM queen.queue q WHERE q.tenant = $1 AND q.name = $2), false)
+$$;
+
+COMMENT ON FUNCTION queen.dlq_needs_approval(uuid, text) IS
+'Part of other functions: the option requireApproval of a queue.
+Example: SELECT queen.dlq_needs_approval(queen.current_tenant(), ''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_needs_approval(uuid, text) FROM PUBLIC;
+
+-- functions/dlq_pause_plan.sql
+
+-- queen.dlq_pause_plan: pause a running replay plan.
+--
+-- The batch at work, a tenth of a second of messages at most, is still done.
+--
+-- Arguments:
+--   plan_id  The plan.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired).
+-- Tables: queen.replay_plan (updated), queen.dlq_event (written).
+-- Locks: The plan, until the transaction ends.
+CREATE FUNCTION queen.dlq_pause_plan(plan_id uuid)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p queen.replay_plan;
+BEGIN
+    p := queen.replay_plan_lock(dlq_pause_plan.plan_id, ARRAY['running'], 'paused', false);
+    UPDATE queen.replay_plan r
+       SET state = 'paused'
+     WHERE r.plan_id = p.plan_id;
+    PERFORM queen.dlq_audit('plan_paused', NULL, p.plan_id, NULL, NULL);
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_pause_plan(uuid) IS
+'Pauses a running replay plan.
+Example: SELECT queen.dlq_pause_plan(plan_id) FROM queen.replay_plans WHERE state = ''running'';';
+REVOKE ALL ON FUNCTION queen.dlq_pause_plan(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_pause_plan(uuid) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_payload.sql
+
+-- queen.dlq_payload: the payload of a record in plain text. Internal, granted to nobody.
+--
+-- Arguments:
+--   payload       As stored.
+--   is_encrypted  Whether it is stored sealed.
+-- Result: payload_text: the text, as stored if it cannot be opened; payload_json: the same as jsonb, NULL where jsonb
+--         cannot hold it or it cannot be opened.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.dlq_payload(payload bytea, is_encrypted boolean, OUT payload_text text, OUT payload_json jsonb)
+    LANGUAGE c STABLE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'queen_dlq_payload';
+
+COMMENT ON FUNCTION queen.dlq_payload(bytea, boolean) IS
+'Part of other functions: the payload of a dead letter in plain text.
+Example: SELECT (queen.dlq_payload(payload, is_encrypted)).payload_json FROM queen.dead_letter_record;';
+REVOKE ALL ON FUNCTION queen.dlq_payload(bytea, boolean) FROM PUBLIC;
+
+-- functions/dlq_plan.sql
+
+-- queen.dlq_plan: plan a replay of dead letters.
+--
+-- The set is fixed now: records that are filed later, also those that fail again, are not in it. Nothing moves until
+-- dlq_run, and if a queue among them has requireApproval, not before somebody else has called dlq_approve.
+--
+-- Arguments:
+--   reason        Why; not blank.
+--   remediation   What was done about the cause: a change, a ticket; not blank.
+--   ids           Exactly these records; those that are gone or decided on are left out.
+--   filter        Or those that match all of: queue, consumerGroup, class, code, fingerprint, from and to (of failed_at;
+--                 to is excluded), payload (a jsonpath: its first result is neither missing nor false nor null).
+--   to_queue      Where to; by default each to its own queue.
+--   to_partition  By default each to its own partition.
+--   rate          Messages a second, at most 100000.
+--   canary        So many go first, and then it stops.
+--   auto_widen    It goes on by itself when the whole canary is settled and nothing of it failed.
+--   expires_in    After this time it is not approved, started or continued any more; at most 30 days.
+--   max_records   Refused if it selects more; at most 1000000.
+--   dry_run       Only say what it would be: nothing is written.
+-- Result: {"planId", "planned", "queues": [{"queue", "records", "needsApproval"}], "needsApproval", "digest",
+--         "expiresAt", "sample": up to 5 records}; planId is null for a dry run.
+-- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records).
+-- Tables: queen.dead_letter_record, queen.queue (read); queen.replay_plan, queen.replay_item, queen.dlq_event (written).
+-- Locks: None that another call waits for.
+CREATE FUNCTION queen.dlq_plan(
+    reason text,
+    remediation text,
+    ids uuid[] DEFAULT NULL,
+    filter jsonb DEFAULT NULL,
+    to_queue text DEFAULT NULL,
+    to_partition text DEFAULT NULL,
+    rate numeric DEFAULT 10,
+    canary int DEFAULT 10,
+    auto_widen boolean DEFAULT false,
+    expires_in interval DEFAULT '24 hours',
+    max_records int DEFAULT 100000,
+    dry_run boolean DEFAULT false
+)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+#variable_conflict use_column
+DECLARE
+    me      constant uuid := queen.current_tenant();
+    plan    queen.replay_plan;
+    bad     text;
+    chosen  uuid[];
+    groups  text[];
+    path    jsonpath;
+    sample  jsonb;
+    queues  jsonb;
+BEGIN
+    IF btrim(coalesce(dlq_plan.reason, '')) = '' OR btrim(coalesce(dlq_plan.remediation, '')) = '' THEN
+        RAISE EXCEPTION 'reason and remediation must not be blank' USING ERRCODE = '22023';
+    END IF;
+    IF (ids IS NULL) = (filter IS NULL) THEN
+        RAISE EXCEPTION 'give either ids or filter' USING ERRCODE = '22023';
+    END IF;
+    IF jsonb_typeof(filter) <> 'object' OR filter = '{}' THEN
+        RAISE EXCEPTION 'filter must be an object with at least one key' USING ERRCODE = '22023';
+    END IF;
+    SELECT k.key INTO bad FROM jsonb_each(filter) k
+     WHERE k.key NOT IN ('queue', 'consumerGroup', 'class', 'code', 'fingerprint', 'from', 'to', 'payload')
+        OR jsonb_typeof(k.value) <> 'string';
+    IF FOUND THEN
+        RAISE EXCEPTION 'filter has the key "%", or a value of it that is no text', left(bad, 64)
+              USING ERRCODE = '22023',
+                    HINT = 'Known are queue, consumerGroup, class, code, fingerprint, from, to and payload.';
+    END IF;
+    IF NOT coalesce(dlq_plan.rate > 0 AND dlq_plan.rate <= 100000, false) THEN
+        RAISE EXCEPTION 'rate must be above 0 and at most 100000 messages a second' USING ERRCODE = '22023';
+    END IF;
+    IF NOT coalesce(dlq_plan.canary >= 0, false) THEN
+        RAISE EXCEPTION 'canary must not be below 0' USING ERRCODE = '22023';
+    END IF;
+    IF NOT coalesce(dlq_plan.max_records BETWEEN 1 AND 1000000, false) THEN
+        RAISE EXCEPTION 'max_records must be 1 to 1000000' USING ERRCODE = '22023';
+    END IF;
+    IF NOT coalesce(expires_in > '0' AND expires_in <= '30 days', false) THEN
+        RAISE EXCEPTION 'expires_in must be above 0 and at most 30 days' USING ERRCODE = '22023';
+    END IF;
+    FOREACH bad IN ARRAY ARRAY[dlq_plan.to_queue, dlq_plan.to_partition] LOOP
+        IF btrim(bad) = '' OR length(bad) > 255 OR bad ~ '[[:cntrl:]]' THEN
+            RAISE EXCEPTION 'the destination has a name that is not allowed' USING ERRCODE = 'QN001';
+        END IF;
+    END LOOP;
+
+    path := (filter ->> 'payload')::jsonpath;
+    SELECT array_agg(s.id ORDER BY s.enqueued_at, s.partition_id, s.at_offset, s.id),
+           array_agg(s.consumer_group ORDER BY s.enqueued_at, s.partition_id, s.at_offset, s.id)
+      INTO chosen, groups
+      FROM (SELECT r.id, r.enqueued_at, r.partition_id, r.at_offset, r.consumer_group
+              FROM queen.dead_letter_record r
+             WHERE r.tenant = me AND r.status = 'pending'
+               AND (ids IS NULL OR r.id = ANY (ids))
+               AND (filter ->> 'queue' IS NULL OR r.queue = filter ->> 'queue')
+               AND (filter ->> 'consumerGroup' IS NULL OR r.consumer_group = filter ->> 'consumerGroup')
+               AND (filter ->> 'class' IS NULL OR r.failure_class = filter ->> 'class')
+               AND (filter ->> 'code' IS NULL OR r.error_code = filter ->> 'code')
+               AND (filter ->> 'fingerprint' IS NULL OR r.fingerprint = filter ->> 'fingerprint')
+               AND (filter ->> 'from' IS NULL OR r.failed_at >= (filter ->> 'from')::timestamptz)
+               AND (filter ->> 'to' IS NULL OR r.failed_at < (filter ->> 'to')::timestamptz)
+               -- Last, and only where all else holds: it opens the payload.
+               AND CASE WHEN path IS NULL THEN true
+                        ELSE coalesce(jsonb_path_query_first(
+                                          (queen.dlq_payload(r.payload, r.is_encrypted)).payload_json, path, silent => true)
+                                      NOT IN ('false', 'null'), false) END
+             LIMIT dlq_plan.max_records + 1) s;
+    IF cardinality(chosen) > dlq_plan.max_records THEN
+        RAISE EXCEPTION 'the plan selects more than % records', dlq_plan.max_records
+              USING ERRCODE = 'QN025', HINT = 'Narrow the filter, or raise max_records.';
+    END IF;
+    chosen := coalesce(chosen, '{}');
+
+    SELECT coalesce(jsonb_agg(jsonb_build_object('queue', q.queue, 'records', q.n, 'needsApproval', q.needs)
+                              ORDER BY q.queue), '[]'), coalesce(bool_or(q.needs), false)
+      INTO queues, plan.needs_approval
+      FROM (SELECT r.queue, count(*) AS n, queen.dlq_needs_approval(me, r.queue) AS needs
+              FROM unnest(chosen) c JOIN queen.dead_letter_record r ON r.id = c GROUP BY r.queue) q;
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'dlqId', r.id, 'queue', r.queue, 'partition', r.partition, 'consumerGroup', r.consumer_group,
+               'messageId', r.message_id, 'transactionId', r.transaction_id, 'failureClass', r.failure_class,
+               'errorCode', r.error_code, 'error', r.error, 'failedAt', r.failed_at, 'redaction', r.redaction,
+               -- What was worth encrypting is not shown in passing; nor is what would fill the screen.
+               'payload', CASE WHEN NOT r.is_encrypted AND octet_length(r.payload) <= 8192
+                               THEN (queen.dlq_payload(r.payload, false)).payload_json END) ORDER BY c.n), '[]')
+      INTO sample
+      FROM unnest(chosen[1:5]) WITH ORDINALITY c(id, n) JOIN queen.dead_letter_record r ON r.id = c.id;
+
+    plan.plan_id := gen_random_uuid();
+    plan.tenant := me;
+    plan.state := 'planned';
+    plan.reason := dlq_plan.reason;
+    plan.remediation := dlq_plan.remediation;
+    plan.selection := coalesce(filter, jsonb_build_object('ids', cardinality(ids)));
+    plan.to_queue := btrim(dlq_plan.to_queue);
+    plan.to_partition := btrim(dlq_plan.to_partition);
+    plan.rate := dlq_plan.rate;
+    plan.canary := least(dlq_plan.canary, cardinality(chosen));
+    plan.phase := CASE WHEN plan.canary > 0 THEN 'canary' ELSE 'rest' END;
+    plan.auto_widen := coalesce(dlq_plan.auto_widen, false);
+    plan.max_records := dlq_plan.max_records;
+    plan.expires_at := clock_timestamp() + expires_in;
+    plan.planned := cardinality(chosen);
+    plan.planned_by := queen.actor();
+    plan.planned_at := clock_timestamp();
+    plan.digest := queen.replay_digest(plan, chosen);
+    plan.next_n := 0; plan.moved := 0; plan.duplicate := 0; plan.failed := 0; plan.gone := 0; plan.refused := 0;
+    plan.recent_at := '{}'; plan.recent_n := '{}';
+    IF NOT coalesce(dry_run, false) THEN
+        PERFORM queen.replay_plans_expire(me);
+        INSERT INTO queen.replay_plan SELECT (plan).*;
+        INSERT INTO queen.replay_item (plan_id, n, dlq_id, consumer_group)
+        SELECT plan.plan_id, c.n - 1, c.id, c.consumer_group
+          FROM ROWS FROM (unnest(chosen), unnest(groups)) WITH ORDINALITY c(id, consumer_group, n);
+        PERFORM queen.dlq_audit('plan_created', NULL, plan.plan_id, filter ->> 'queue', jsonb_build_object(
+            'reason', plan.reason, 'remediation', plan.remediation, 'selection', plan.selection, 'planned', plan.planned,
+            'toQueue', plan.to_queue, 'toPartition', plan.to_partition, 'rate', plan.rate, 'canary', plan.canary,
+            'autoWiden', plan.auto_widen, 'expiresAt', plan.expires_at, 'needsApproval', plan.needs_approval,
+            'digest', plan.digest));
+    END IF;
+    RETURN jsonb_build_object(
+        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned, 'queues', queues,
+        'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at, 'sample', sample);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) IS
+'Plans a replay of dead letters: which, where to, how fast. Nothing moves before dlq_run.
+Example: SELECT queen.dlq_plan(''warehouse was down'', ''change 4711'', filter => ''{"queue": "orders", "class": "transient"}'', dry_run => true);';
+REVOKE ALL ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_plan_status.sql
+
+-- queen.dlq_plan_status: how far a replay plan is.
+--
+-- While it runs too: each batch shows as it is committed.
+--
+-- Arguments:
+--   plan_id  The plan.
+-- Result: {"planId", "state", "phase", "planned", "moved", "duplicate", "failed", "gone", "refused", "remaining", "rate",
+--         "canary": {"size", "replayed", "duplicate", "failed", "gone", "refused", "remaining", "failedAgain", "settled",
+--         "stillPending"} of exactly the canary's messages, "autoWiden", "needsApproval", "reason", "remediation",
+--         "selection", "toQueue", "toPartition", "maxRecords", "digest", "plannedBy", "plannedAt", "approvedBy",
+--         "approvedAt", "approvalNote", "startedBy", "startedAt", "endedAt", "expiresAt", "errors": up to 5 of failed
+--         and refused records [{"dlqId", "state", "error"}]}.
+--         state: planned, approved, running, paused, canary_done (stopped until dlq_widen), done, cancelled, expired.
+--         planned = moved + duplicate + failed + gone + refused + remaining, at any time.
+-- Errors: QN020 (no such plan).
+-- Tables: queen.replay_plan, queen.replay_item, queen.dead_letter_record, queen.cursor and others (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_plan_status(plan_id uuid)
+    RETURNS jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p      queen.replay_plan;
+    errors jsonb;
+BEGIN
+    SELECT r.* INTO p FROM queen.replay_plan r
+     WHERE r.plan_id = dlq_plan_status.plan_id AND r.tenant = queen.current_tenant();
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no replay plan %', dlq_plan_status.plan_id USING ERRCODE = 'QN020';
+    END IF;
+    IF p.failed + p.refused > 0 THEN
+        SELECT jsonb_agg(jsonb_build_object('dlqId', i.dlq_id, 'state', i.state, 'error', i.error) ORDER BY i.n) INTO errors
+          FROM (SELECT * FROM queen.replay_item w
+                 WHERE w.plan_id = p.plan_id AND w.state IN ('failed', 'refused') ORDER BY w.n LIMIT 5) i;
+    END IF;
+    RETURN jsonb_build_object(
+        'planId', p.plan_id,
+        'state', CASE WHEN p.ended_at IS NULL AND p.expires_at <= clock_timestamp() THEN 'expired' ELSE p.state END,
+        'phase', p.phase, 'planned', p.planned, 'moved', p.moved, 'duplicate', p.duplicate, 'failed', p.failed,
+        'gone', p.gone, 'refused', p.refused, 'remaining', p.planned - p.next_n, 'rate', p.rate,
+        'canary', queen.replay_canary(p.plan_id, p.canary), 'autoWiden', p.auto_widen,
+        'needsApproval', p.needs_approval, 'reason', p.reason, 'remediation', p.remediation, 'selection', p.selection)
+        || jsonb_build_object(
+        'toQueue', p.to_queue, 'toPartition', p.to_partition, 'maxRecords', p.max_records, 'digest', p.digest,
+        'plannedBy', p.planned_by, 'plannedAt', p.planned_at, 'approvedBy', p.approved_by, 'approvedAt', p.approved_at,
+        'approvalNote', p.approval_note, 'startedBy', p.started_by, 'startedAt', p.started_at, 'endedAt', p.ended_at,
+        'expiresAt', p.expires_at, 'errors', coalesce(errors, '[]'));
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_plan_status(uuid) IS
+'How far a replay plan is, with what became of its canary.
+Example: SELECT queen.dlq_plan_status(plan_id) FROM queen.replay_plans;';
+REVOKE ALL ON FUNCTION queen.dlq_plan_status(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_plan_status(uuid) TO queen_viewer, queen_sidecar;
+
 -- functions/dlq_purge.sql
 
 -- queen.dlq_purge: delete all dead letters of a queue.
@@ -902,6 +1948,235 @@ COMMENT ON FUNCTION queen.dlq_purge(text, text) IS
 Example: SELECT queen.dlq_purge(''orders'', ''billing'');';
 REVOKE ALL ON FUNCTION queen.dlq_purge(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin, queen_sidecar;
+
+-- functions/dlq_repair.sql
+
+-- queen.dlq_repair: replay a dead letter with an edited payload.
+--
+-- The edited message is a new one, with an id of its own, the transaction id repair:<uuid>, and headers that name the
+-- original. The record is not edited: it stays as evidence, with status replayed.
+--
+-- Arguments:
+--   dlq_id        The record, not decided on yet; approved, if its queue has requireApproval.
+--   payload       The payload instead of the stored one; any JSON.
+--   reason        Why; not blank.
+--   to_queue      Queue, created if missing; by default its own.
+--   to_partition  Partition, created if missing; by default its own.
+-- Result: As dlq_move_v1, with partitionId; result is repaired.
+-- Errors: QN027 (no such record), QN022 (not approved), 22023 (reason blank), QN002, QN003 (payload), QN001 (bad name);
+--         QN009, QN010 (encrypted destination, no usable key).
+-- Tables: As dlq_move_v1; queen.dead_letter_record (updated), queen.dlq_event (written).
+-- Locks: As dlq_move_v1.
+CREATE FUNCTION queen.dlq_repair(
+    dlq_id uuid,
+    payload json,
+    reason text,
+    to_queue text DEFAULT NULL,
+    to_partition text DEFAULT NULL
+)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    old     text;
+    verdict jsonb;
+BEGIN
+    IF btrim(coalesce(reason, '')) = '' THEN
+        RAISE EXCEPTION 'reason must not be blank' USING ERRCODE = '22023';
+    END IF;
+    IF payload IS NULL THEN
+        RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'QN002';
+    END IF;
+    SELECT (queen.dlq_payload(r.payload, r.is_encrypted)).payload_text INTO old FROM queen.dead_letter_record r
+     WHERE r.id = dlq_repair.dlq_id AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
+       FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no dead letter % to repair', dlq_repair.dlq_id USING ERRCODE = 'QN027';
+    END IF;
+    verdict := queen.dlq_replay_row(dlq_repair.dlq_id, to_queue, to_partition, payload);
+    PERFORM queen.dlq_audit('repaired', dlq_repair.dlq_id, NULL, NULL, (verdict -> 'detail') || jsonb_build_object(
+        'reason', reason,
+        'originalPayloadHash', encode(sha256(convert_to(old, 'UTF8')), 'hex'),
+        'payloadHash', encode(sha256(convert_to(payload::text, 'UTF8')), 'hex')));
+    RETURN (verdict - 'detail') || '{"result": "repaired"}';
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) IS
+'Replays a dead letter with an edited payload, as a new message; the record stays as it is.
+Example: SELECT queen.dlq_repair(id, ''{"id": 7, "total": 12}'', ''total was text'') FROM queen.dlq(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_replay_row.sql
+
+-- queen.dlq_replay_row: put one dead letter back into a queue, and keep the record. Internal, granted to nobody.
+--
+-- Arguments:
+--   dlq_id        Id of the record, of whatever tenant: callers have looked.
+--   to_queue      Queue, created if missing; by default its own.
+--   to_partition  Partition, created if missing; by default its own.
+--   payload       An edited payload: the message is a repair, with an id of its own.
+-- Result: As dlq_move_v1, with partitionId, and detail for the audit.
+-- Errors: As dlq_move_v1; QN022 (the queue wants an approval that the record has not).
+-- Tables: queen.dead_letter_record (updated), and as push_batch.
+-- Locks: The record, then the partition pushed to, until the transaction ends.
+CREATE FUNCTION queen.dlq_replay_row(dlq_id uuid, to_queue text, to_partition text, payload json DEFAULT NULL)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_replay_row';
+
+COMMENT ON FUNCTION queen.dlq_replay_row(uuid, text, text, json) IS
+'Part of other functions: puts a dead letter back into a queue and keeps the record.
+Example: SELECT queen.dlq_replay_row(id, NULL, NULL) FROM queen.dead_letter_record;';
+REVOKE ALL ON FUNCTION queen.dlq_replay_row(uuid, text, text, json) FROM PUBLIC;
+
+-- functions/dlq_resume_plan.sql
+
+-- queen.dlq_resume_plan: resume a paused replay plan.
+--
+-- At its rate from now on: what it has missed is not made up for.
+--
+-- Arguments:
+--   plan_id  The plan.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
+--         limit).
+-- Tables: queen.replay_plan (updated), queen.dlq_event (written).
+-- Locks: The plan, until the transaction ends.
+CREATE FUNCTION queen.dlq_resume_plan(plan_id uuid)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p queen.replay_plan;
+BEGIN
+    p := queen.replay_plan_lock(dlq_resume_plan.plan_id, ARRAY['paused'], 'resumed', true);
+    UPDATE queen.replay_plan r
+       SET state = 'running',
+           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+     WHERE r.plan_id = p.plan_id;
+    PERFORM queen.dlq_audit('plan_resumed', NULL, p.plan_id, NULL, NULL);
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_resume_plan(uuid) IS
+'Resumes a paused replay plan.
+Example: SELECT queen.dlq_resume_plan(plan_id) FROM queen.replay_plans WHERE state = ''paused'';';
+REVOKE ALL ON FUNCTION queen.dlq_resume_plan(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_resume_plan(uuid) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_run.sql
+
+-- queen.dlq_run: start a replay plan.
+--
+-- Messages move when queen.run_replays or the background worker gets to it: the canary first.
+--
+-- Arguments:
+--   plan_id  The plan.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
+--         limit), QN022 (not approved).
+-- Tables: queen.replay_plan (updated), queen.dlq_event (written).
+-- Locks: The plan, until the transaction ends.
+CREATE FUNCTION queen.dlq_run(plan_id uuid)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p queen.replay_plan;
+BEGIN
+    p := queen.replay_plan_lock(dlq_run.plan_id, ARRAY['planned', 'approved'], 'started', true);
+    -- As the queues are now: an option that was set after the plan was made counts.
+    IF p.approved_at IS NULL AND (p.needs_approval OR EXISTS (
+           SELECT FROM (SELECT DISTINCT r.queue FROM queen.replay_item i
+                          JOIN queen.dead_letter_record r ON r.id = i.dlq_id WHERE i.plan_id = p.plan_id) q
+            WHERE queen.dlq_needs_approval(p.tenant, q.queue))) THEN
+        RAISE EXCEPTION 'replay plan % is not approved', p.plan_id
+              USING ERRCODE = 'QN022', HINT = 'Somebody else than its maker has to call queen.dlq_approve.';
+    END IF;
+    UPDATE queen.replay_plan r
+       SET state = 'running', started_by = queen.actor(), started_at = clock_timestamp(),
+           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+     WHERE r.plan_id = p.plan_id;
+    PERFORM queen.dlq_audit('plan_started', NULL, p.plan_id, NULL, jsonb_build_object('digest', p.digest));
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_run(uuid) IS
+'Starts a replay plan: its canary first.
+Example: SELECT queen.dlq_run(plan_id) FROM queen.replay_plans WHERE state = ''approved'';';
+REVOKE ALL ON FUNCTION queen.dlq_run(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_run(uuid) TO queen_operator, queen_sidecar;
+
+-- functions/dlq_stats.sql
+
+-- queen.dlq_stats: figures of the dead letters, by queue and consumer group.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   window_minutes  What rates are over: so many full minutes and the running one; 1 to 60.
+-- Result: A row for each queue and group that has records, or had some made in that time.
+-- Errors: 22023 (window_minutes out of range).
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record, queen.queue (read).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_stats(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    window_minutes int DEFAULT 10
+)
+    RETURNS SETOF queen.dlq_stat
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    AS 'MODULE_PATHNAME', 'queen_dlq_stats';
+
+COMMENT ON FUNCTION queen.dlq_stats(text, text, int) IS
+'Figures of the dead letters by queue and consumer group: how many, how old, how fast they come, which failures.
+Example: SELECT queue, consumer_group, pending, net_per_minute, owner FROM queen.dlq_stats(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_stats(text, text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_stats(text, text, int) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_widen.sql
+
+-- queen.dlq_widen: go on after the canary.
+--
+-- The rest follows, at the same rate.
+--
+-- Arguments:
+--   plan_id  The plan.
+-- Result: As dlq_plan_status.
+-- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
+--         limit).
+-- Tables: queen.replay_plan (updated), queen.dlq_event (written).
+-- Locks: The plan, until the transaction ends.
+CREATE FUNCTION queen.dlq_widen(plan_id uuid)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    p queen.replay_plan;
+BEGIN
+    p := queen.replay_plan_lock(dlq_widen.plan_id, ARRAY['canary_done'], 'widened', true);
+    UPDATE queen.replay_plan r
+       SET state = 'running', phase = 'rest',
+           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+     WHERE r.plan_id = p.plan_id;
+    PERFORM queen.dlq_audit('plan_widened', NULL, p.plan_id, NULL, jsonb_build_object('canary', queen.replay_canary(p.plan_id, p.canary)));
+    RETURN queen.dlq_plan_status(p.plan_id);
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_widen(uuid) IS
+'Lets a replay plan go on after its canary.
+Example: SELECT queen.dlq_widen(plan_id) FROM queen.replay_plans WHERE state = ''canary_done'';';
+REVOKE ALL ON FUNCTION queen.dlq_widen(uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_widen(uuid) TO queen_operator, queen_sidecar;
 
 -- functions/drop_consumer_group.sql
 
@@ -1358,6 +2633,47 @@ REVOKE ALL ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, 
 GRANT EXECUTE ON FUNCTION queen.pop_matching_json(text, text, text, int, int, int, boolean, text, text, boolean)
    TO queen_sidecar;
 
+-- functions/process_once.sql
+
+-- queen.process_once: whether a consumer sees this message for the first time.
+--
+-- Part of the caller's transaction: if that is rolled back, the message counts as never seen. Of two callers at once, the
+-- second waits for the first; it is told false when that commits, and true when it rolls back. In a REPEATABLE READ or
+-- SERIALIZABLE transaction the second may get a serialization failure instead, and tries again.
+--
+-- Arguments:
+--   consumer    Who: the same message is new to each consumer once. Same rules as a name.
+--   message_id  Any id that stays the same when the message comes again: of a replayed message, its x-causation-id.
+-- Result: true the first time, false ever after (maintain() forgets after queen.processed_message_days).
+-- Errors: QN001 (bad consumer), 22023 (message_id is NULL).
+-- Tables: queen.processed_message (inserted into).
+-- Locks: The pair, until the transaction ends.
+CREATE FUNCTION queen.process_once(consumer text, message_id uuid)
+    RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+#variable_conflict use_variable
+BEGIN
+    IF btrim(coalesce(consumer, '')) = '' OR length(consumer) > 255 OR consumer ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'the name of the consumer is blank, too long, or has control characters' USING ERRCODE = 'QN001';
+    END IF;
+    IF message_id IS NULL THEN
+        RAISE EXCEPTION 'message_id must not be NULL' USING ERRCODE = '22023';
+    END IF;
+    INSERT INTO queen.processed_message AS m (tenant, consumer, message_id)
+    VALUES (queen.current_tenant(), consumer, message_id)
+        ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION queen.process_once(text, uuid) IS
+'Whether a consumer sees this message for the first time, within the caller''s transaction.
+Example: SELECT queen.process_once(''billing'', message_id) FROM queen.pop(''orders'', ''billing'');';
+REVOKE ALL ON FUNCTION queen.process_once(text, uuid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.process_once(text, uuid) TO queen_consumer, queen_sidecar;
+
 -- functions/push.sql
 
 -- queen.push: put one message into a queue, as part of the caller's transaction.
@@ -1632,6 +2948,414 @@ COMMENT ON FUNCTION queen.renew_lease_json(uuid, int) IS
 Example: SELECT queen.renew_lease_json(gen_random_uuid());';
 REVOKE ALL ON FUNCTION queen.renew_lease_json(uuid, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.renew_lease_json(uuid, int) TO queen_sidecar;
+
+-- functions/replay_batch.sql
+
+-- queen.replay_batch: move what the running plans' rates allow now. Internal, granted to nobody.
+--
+-- One batch of each plan, at most a tenth of a second of messages, in the caller's transaction: a message and what the
+-- plan says of it are committed together, so a crash loses or repeats nothing. A plan that another session works on is
+-- left to it, so two runners do not double its rate.
+--
+-- The pace. Message n is due at start + n / rate. A runner that comes late finds several due; what it is behind is made
+-- up for, at 6 % above the rate at most, counted over every second (over ten messages' time where that is longer). More
+-- than 10 seconds are not made up for: a plan that was down for an hour goes on at its rate.
+--
+-- A record that cannot be moved is rolled back to a savepoint, counted as failed, and the rest goes on. Errors of the
+-- moment (a deadlock, a full disk) undo the batch instead: it is tried again.
+--
+-- Arguments:
+--   of_tenant  Only this tenant's plans; NULL: all.
+-- Result: handled: records, whatever came of them; wait_ms: when to call again, NULL if no plan is running.
+-- Tables: queen.replay_plan, queen.replay_item, queen.dead_letter_record (updated), queen.dlq_event (written), and as
+--         push_batch.
+-- Locks: The plan, then the records, then the partitions pushed to, until the transaction ends.
+CREATE FUNCTION queen.replay_batch(of_tenant uuid, OUT handled int, OUT wait_ms int)
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    tick    constant interval := '20 ms';       -- fewer commits than messages
+    slot    constant float := 0.1;              -- seconds of messages in one batch, at most
+    above   constant numeric := 1.06;           -- of the rate, while making up for time lost
+    forget  constant interval := '10 s';
+    p       queen.replay_plan;
+    item    record;
+    t       timestamptz;
+    span    interval;      -- the span over which the rate is kept
+    kept    int[];         -- which of the recent batches are within it
+    used    int;
+    upto    int;           -- the phase ends before this record
+    many    int;           -- records of this batch
+    next    timestamptz;
+    verdict jsonb;
+    outcome text;
+    message text;
+    code    text;
+    clean   jsonb;
+BEGIN
+    handled := 0;
+    PERFORM queen.replay_plans_expire(of_tenant);
+    FOR p IN SELECT r.* FROM queen.replay_plan r
+              WHERE r.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+                AND (r.state = 'running' OR r.state = 'canary_done' AND r.auto_widen)
+                AND (of_tenant IS NULL OR r.tenant = of_tenant)
+              ORDER BY r.next_at
+                FOR UPDATE SKIP LOCKED
+    LOOP
+        t := clock_timestamp();
+        IF p.state = 'canary_done' THEN
+            IF p.next_at > t THEN
+                wait_ms := least(wait_ms, 1 + extract(epoch FROM p.next_at - t) * 1000);
+                CONTINUE;
+            END IF;
+            clean := queen.replay_canary(p.plan_id, p.canary);
+            IF clean @> '{"failed": 0, "refused": 0, "remaining": 0, "failedAgain": 0, "stillPending": 0}' THEN
+                UPDATE queen.replay_plan r
+                   SET state = 'running', phase = 'rest', due_at = t, next_at = t, recent_at = '{}', recent_n = '{}'
+                 WHERE r.plan_id = p.plan_id;
+                INSERT INTO queen.dlq_event (tenant, actor, action, plan_id, detail)
+                VALUES (p.tenant, p.started_by, 'plan_widened', p.plan_id,
+                        jsonb_build_object('automatic', true, 'canary', clean));
+                wait_ms := 1;
+            ELSE
+                -- Nothing is sure to change soon; looking is not free.
+                UPDATE queen.replay_plan r SET next_at = t + '1 s' WHERE r.plan_id = p.plan_id;
+                wait_ms := least(wait_ms, 1000);
+            END IF;
+            CONTINUE;
+        END IF;
+
+        upto := CASE p.phase WHEN 'canary' THEN p.canary ELSE p.planned END;
+        span := make_interval(secs => greatest(1, 10 / p.rate)::float);
+        SELECT coalesce(array_agg(i ORDER BY i), '{}'), coalesce(sum(p.recent_n[i]), 0) INTO kept, used
+          FROM generate_subscripts(p.recent_at, 1) i WHERE p.recent_at[i] > t - span;
+        p.due_at := greatest(p.due_at, t - forget);
+        many := CASE WHEN p.due_at > t OR p.next_at > t THEN 0
+                  ELSE least(floor(extract(epoch FROM t - p.due_at) * p.rate)::int + 1,
+                             ceil(p.rate * slot)::int,
+                             floor(above * p.rate * extract(epoch FROM span))::int - used) END;
+        many := greatest(0, least(many, upto - p.next_n));
+
+        FOR item IN SELECT i.n, i.dlq_id, i.consumer_group FROM queen.replay_item i
+                     WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many ORDER BY i.n
+        LOOP
+            verdict := NULL;
+            BEGIN
+                verdict := queen.dlq_replay_row(item.dlq_id, p.to_queue, p.to_partition);
+                outcome := verdict ->> 'result';
+                message := NULL;
+            EXCEPTION WHEN OTHERS THEN
+                code := SQLSTATE;
+                IF code ~ '^(40|53|55|57|58)' THEN
+                    RAISE;
+                END IF;
+                outcome := CASE WHEN code = 'QN022' THEN 'refused' ELSE 'failed' END;
+                message := left(code || ' ' || SQLERRM, 500);
+            END;
+            UPDATE queen.replay_item i
+               SET state = outcome, message_id = (verdict ->> 'messageId')::uuid,
+                   to_partition_id = (verdict ->> 'partitionId')::uuid, at_offset = (verdict ->> 'offset')::bigint,
+                   error = coalesce(message, verdict ->> 'error'), done_at = t
+             WHERE i.plan_id = p.plan_id AND i.n = item.n;
+            INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
+            SELECT p.tenant, p.started_by, 'replay_' || outcome, item.dlq_id, p.plan_id,
+                   (SELECT r.queue FROM queen.dead_letter_record r WHERE r.id = item.dlq_id), item.consumer_group,
+                   coalesce(verdict -> 'detail', jsonb_strip_nulls(jsonb_build_object('error', message)));
+            CASE outcome
+                WHEN 'moved' THEN p.moved := p.moved + 1;
+                WHEN 'duplicate' THEN p.duplicate := p.duplicate + 1;
+                WHEN 'gone' THEN p.gone := p.gone + 1;
+                WHEN 'refused' THEN p.refused := p.refused + 1;
+                ELSE p.failed := p.failed + 1;
+            END CASE;
+        END LOOP;
+
+        IF many > 0 THEN
+            p.next_n := p.next_n + many;
+            p.due_at := p.due_at + make_interval(secs => (many / p.rate)::float);
+            -- Where messages are further apart than a slot, so are batches, also while making up for time.
+            p.next_at := t + make_interval(secs => greatest(0, (many / (above * p.rate))::float - slot));
+            p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || t;
+            p.recent_n := ARRAY(SELECT p.recent_n[i] FROM unnest(kept) i) || many;
+            handled := handled + many;
+        END IF;
+        IF many > 0 OR p.next_n >= upto THEN
+            UPDATE queen.replay_plan r
+               SET next_n = p.next_n, moved = p.moved, duplicate = p.duplicate, failed = p.failed, gone = p.gone,
+                   refused = p.refused, due_at = p.due_at, next_at = p.next_at, recent_at = p.recent_at,
+                   recent_n = p.recent_n, state = CASE WHEN p.next_n >= upto AND upto < p.planned THEN 'canary_done'
+                                                       ELSE r.state END
+             WHERE r.plan_id = p.plan_id;
+        END IF;
+        IF p.next_n >= p.planned THEN
+            PERFORM queen.replay_plan_end(p.plan_id, 'done', p.started_by);
+        ELSIF p.next_n >= upto THEN
+            INSERT INTO queen.dlq_event (tenant, actor, action, plan_id, detail)
+            VALUES (p.tenant, p.started_by, 'plan_canary_done', p.plan_id, jsonb_build_object('records', upto));
+            wait_ms := least(wait_ms, CASE WHEN p.auto_widen THEN 20 END);
+        ELSE
+            next := greatest(p.due_at, p.next_at, clock_timestamp() + tick);
+            wait_ms := least(wait_ms, ceil(extract(epoch FROM next - clock_timestamp()) * 1000));
+        END IF;
+    END LOOP;
+    IF wait_ms IS NULL AND EXISTS (
+           SELECT FROM queen.replay_plan r
+            WHERE r.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+              AND (r.state = 'running' OR r.state = 'canary_done' AND r.auto_widen)
+              AND (of_tenant IS NULL OR r.tenant = of_tenant)) THEN
+        wait_ms := 20;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_batch(uuid) IS
+'Part of run_replays: moves what the running plans'' rates allow now.
+Example: SELECT * FROM queen.replay_batch(NULL);';
+REVOKE ALL ON FUNCTION queen.replay_batch(uuid) FROM PUBLIC;
+
+-- functions/replay_canary.sql
+
+-- queen.replay_canary: what became of the first messages of a plan. Internal, granted to nobody.
+--
+-- Of exactly those messages, in the consumer group that had given up on them.
+--
+-- Arguments:
+--   id    The plan.
+--   size  How many.
+-- Result: {"size", "replayed", "duplicate", "failed", "gone", "refused", "remaining", "failedAgain", "settled",
+--         "stillPending"}; replayed and duplicate together are failedAgain, settled or stillPending.
+-- Tables: queen.replay_item, queen.dead_letter_record, queen.partition, queen.cursor and others (read).
+-- Locks: None.
+CREATE FUNCTION queen.replay_canary(id uuid, size int)
+    RETURNS jsonb
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off
+    AS $$
+    WITH item AS MATERIALIZED (
+        SELECT i.* FROM queen.replay_item i WHERE i.plan_id = $1 AND i.n < $2),
+    place AS MATERIALIZED (
+        SELECT p.partition_id, g.consumer_group, g.settled
+          FROM (SELECT DISTINCT to_partition_id FROM item) t
+          JOIN queen.partition p ON p.partition_id = t.to_partition_id
+         CROSS JOIN LATERAL (SELECT * FROM queen.group_position w WHERE w.pid = p.pid AND w.gid IS NOT NULL) g),
+    seen AS (
+        SELECT i.state,
+               i.state IN ('moved', 'duplicate') AS there,
+               EXISTS (SELECT FROM queen.dead_letter_record r
+                        WHERE r.partition_id = i.to_partition_id AND r.consumer_group = i.consumer_group
+                          AND r.at_offset = i.at_offset) AS again,
+               coalesce(p.settled >= i.at_offset, false) AS settled
+          FROM item i
+          LEFT JOIN place p ON p.partition_id = i.to_partition_id AND p.consumer_group = i.consumer_group)
+    SELECT jsonb_build_object(
+        'size', count(*),
+        'replayed', count(*) FILTER (WHERE state = 'moved'),
+        'duplicate', count(*) FILTER (WHERE state = 'duplicate'),
+        'failed', count(*) FILTER (WHERE state = 'failed'),
+        'gone', count(*) FILTER (WHERE state = 'gone'),
+        'refused', count(*) FILTER (WHERE state = 'refused'),
+        'remaining', count(*) FILTER (WHERE state = 'planned'),
+        'failedAgain', count(*) FILTER (WHERE there AND again),
+        'settled', count(*) FILTER (WHERE there AND NOT again AND settled),
+        'stillPending', count(*) FILTER (WHERE there AND NOT again AND NOT settled))
+      FROM seen
+$$;
+
+COMMENT ON FUNCTION queen.replay_canary(uuid, int) IS
+'Part of other functions: what became of the first messages of a plan.
+Example: SELECT queen.replay_canary(plan_id, canary) FROM queen.replay_plan;';
+REVOKE ALL ON FUNCTION queen.replay_canary(uuid, int) FROM PUBLIC;
+
+-- functions/replay_digest.sql
+
+-- queen.replay_digest: what a plan is, in one hash. Internal, granted to nobody.
+--
+-- Arguments:
+--   plan  The plan.
+--   ids   Its records, in order.
+-- Result: SHA-256 over what was decided and the records; it changes when any of it does.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.replay_digest(plan queen.replay_plan, ids uuid[])
+    RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    SET timezone = 'UTC'
+    SET datestyle = 'ISO'
+    AS $$
+    SELECT encode(sha256(convert_to(
+        concat_ws(E'\n', jsonb_build_array(
+            $1.plan_id, $1.tenant, $1.reason, $1.remediation, $1.selection, $1.to_queue, $1.to_partition, $1.rate,
+            $1.canary, $1.auto_widen, $1.max_records, $1.expires_at, $1.planned_by, $1.needs_approval),
+            array_to_string($2, ',')), 'UTF8')), 'hex')
+$$;
+
+COMMENT ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) IS
+'Part of other functions: one hash over what a plan decides.
+Example: SELECT queen.replay_digest(p, ARRAY[]::uuid[]) FROM queen.replay_plan p;';
+REVOKE ALL ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) FROM PUBLIC;
+
+-- functions/replay_plan_end.sql
+
+-- queen.replay_plan_end: end a plan. Internal, granted to nobody.
+--
+-- Records that it had approved and not replayed are pending again, unless another approved plan waits for them.
+--
+-- Arguments:
+--   of_plan    The plan, locked by the caller.
+--   new_state  done, cancelled or expired.
+--   who        In whose name.
+--   detail     For the audit.
+-- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.replay_item (read), queen.dlq_event (written).
+-- Locks: The records, until the transaction ends.
+CREATE FUNCTION queen.replay_plan_end(of_plan uuid, new_state text, who text, detail jsonb DEFAULT '{}')
+    RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    plan queen.replay_plan;
+BEGIN
+    UPDATE queen.replay_plan p SET state = new_state, ended_at = clock_timestamp() WHERE p.plan_id = of_plan
+    RETURNING p.* INTO plan;
+    INSERT INTO queen.dlq_event (tenant, actor, action, plan_id, detail)
+    VALUES (plan.tenant, who, 'plan_' || new_state, of_plan,
+            jsonb_build_object('moved', plan.moved, 'duplicate', plan.duplicate, 'failed', plan.failed, 'gone', plan.gone,
+                               'refused', plan.refused, 'remaining', plan.planned - plan.next_n) || detail);
+    IF plan.approved_at IS NULL THEN
+        RETURN;
+    END IF;
+    WITH back AS (
+        UPDATE queen.dead_letter_record r SET status = 'pending'
+          FROM queen.replay_item i
+         WHERE i.plan_id = of_plan AND i.state IN ('planned', 'failed', 'refused') AND r.id = i.dlq_id AND r.status = 'approved'
+           AND NOT EXISTS (SELECT FROM queen.replay_item o JOIN queen.replay_plan p ON p.plan_id = o.plan_id
+                            WHERE o.dlq_id = i.dlq_id AND o.plan_id <> of_plan AND o.state = 'planned'
+                              AND p.approved_at IS NOT NULL
+                              AND p.state IN ('approved', 'running', 'paused', 'canary_done'))
+        RETURNING r.id, r.queue, r.consumer_group)
+    INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
+    SELECT plan.tenant, who, 'approval_ended', b.id, of_plan, b.queue, b.consumer_group, '{}' FROM back b;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_plan_end(uuid, text, text, jsonb) IS
+'Part of other functions: ends a plan.
+Example: SELECT queen.replay_plan_end(plan_id, ''cancelled'', ''ada'') FROM queen.replay_plan;';
+REVOKE ALL ON FUNCTION queen.replay_plan_end(uuid, text, text, jsonb) FROM PUBLIC;
+
+-- functions/replay_plan_lock.sql
+
+-- queen.replay_plan_lock: a plan of the tenant, locked and as it was made. Internal, granted to nobody.
+--
+-- Arguments:
+--   of_plan The plan.
+--   states  States that allow the step.
+--   step    The step, for the message.
+--   fresh   Whether the step is one of deciding or starting: then the plan must not be expired, over its limit or altered.
+-- Result: The plan.
+-- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN025 (over its limit), QN024 (altered).
+-- Tables: queen.replay_plan (locked), queen.replay_item (read).
+-- Locks: The plan, until the transaction ends.
+CREATE FUNCTION queen.replay_plan_lock(of_plan uuid, states text[], step text, fresh boolean)
+    RETURNS queen.replay_plan
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    plan queen.replay_plan;
+    ids  uuid[];
+BEGIN
+    SELECT p.* INTO plan FROM queen.replay_plan p WHERE p.plan_id = of_plan AND p.tenant = queen.current_tenant() FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no replay plan %', of_plan USING ERRCODE = 'QN020';
+    END IF;
+    IF plan.state = 'expired' OR (fresh AND plan.state = ANY (states) AND plan.expires_at <= clock_timestamp()) THEN
+        RAISE EXCEPTION 'replay plan % has expired: it cannot be %', of_plan, step
+              USING ERRCODE = 'QN023', HINT = 'Make a new plan.';
+    END IF;
+    IF NOT plan.state = ANY (states) THEN
+        RAISE EXCEPTION 'replay plan % is %: it cannot be %', of_plan, plan.state, step USING ERRCODE = 'QN021';
+    END IF;
+    IF fresh THEN
+        SELECT array_agg(i.dlq_id ORDER BY i.n) INTO ids FROM queen.replay_item i WHERE i.plan_id = of_plan;
+        IF coalesce(cardinality(ids), 0) > plan.max_records THEN
+            RAISE EXCEPTION 'replay plan % has % records, its limit is %', of_plan, cardinality(ids), plan.max_records
+                  USING ERRCODE = 'QN025';
+        END IF;
+        IF plan.planned <> coalesce(cardinality(ids), 0)
+           OR plan.digest <> queen.replay_digest(plan, ids)
+           OR plan.approved_digest <> plan.digest THEN
+            RAISE EXCEPTION 'replay plan % is not what was planned', of_plan
+                  USING ERRCODE = 'QN024', HINT = 'Make a new plan.';
+        END IF;
+    END IF;
+    RETURN plan;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_plan_lock(uuid, text[], text, boolean) IS
+'Part of other functions: locks a plan and checks that a step is allowed.
+Example: SELECT queen.replay_plan_lock(plan_id, ARRAY[''planned''], ''approved'', true) FROM queen.replay_plan;';
+REVOKE ALL ON FUNCTION queen.replay_plan_lock(uuid, text[], text, boolean) FROM PUBLIC;
+
+-- functions/replay_plans_expire.sql
+
+-- queen.replay_plans_expire: end the plans whose time is over. Internal, granted to nobody.
+--
+-- Arguments:
+--   of_tenant  Only this tenant's; NULL: all.
+-- Tables: As replay_plan_end.
+-- Locks: The plans; those that another session works on are left to it.
+CREATE FUNCTION queen.replay_plans_expire(of_tenant uuid)
+    RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    ended uuid;
+BEGIN
+    FOR ended IN SELECT p.plan_id FROM queen.replay_plan p
+               WHERE p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+                 AND p.expires_at <= clock_timestamp() AND (of_tenant IS NULL OR p.tenant = of_tenant)
+                 FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM queen.replay_plan_end(ended, 'expired', queen.actor());
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_plans_expire(uuid) IS
+'Part of other functions: ends plans whose time is over.
+Example: SELECT queen.replay_plans_expire(NULL);';
+REVOKE ALL ON FUNCTION queen.replay_plans_expire(uuid) FROM PUBLIC;
+
+-- functions/run_replays.sql
+
+-- queen.run_replays: run the replay plans that are started.
+--
+-- A procedure, as it commits after each batch. Call it from anywhere, again and again, also from several sessions at
+-- once: a plan's rate is the plan's. Nothing is lost and nothing moves twice, wherever it is interrupted. Not needed where
+-- a background worker runs (setting queen.worker_databases).
+--
+-- Arguments:
+--   max_ms  Come back after so many milliseconds, or when no plan of the tenant is running.
+--   result  Result; what is passed in does not matter.
+-- Result: result: {"handled": records, whatever came of them, "running": whether there is more to do}.
+-- Errors: 25001 (inside a transaction block, or called by a function); 22023 (max_ms below 0).
+-- Tables: As replay_batch.
+-- Locks: As replay_batch, batch by batch.
+CREATE PROCEDURE queen.run_replays(max_ms int DEFAULT 1000, INOUT result jsonb DEFAULT NULL)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'queen_run_replays';
+
+COMMENT ON PROCEDURE queen.run_replays(int, jsonb) IS
+'Runs the replay plans that are started, for so many milliseconds. Not inside a transaction block.
+Example: CALL queen.run_replays(1000);';
+REVOKE ALL ON PROCEDURE queen.run_replays(int, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE queen.run_replays(int, jsonb) TO queen_operator, queen_sidecar;
 
 -- functions/seek.sql
 
@@ -2037,8 +3761,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
-  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
-              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
+  LEFT JOIN (SELECT t.tenant, t.queue, sum(t.n) AS dead_letters FROM queen.dlq_tally t
+              WHERE t.status IN ('pending', 'approved') GROUP BY t.tenant, t.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -2048,7 +3772,7 @@ COMMENT ON COLUMN queen.queues.partitions IS 'Number of partitions.';
 COMMENT ON COLUMN queen.queues.messages IS 'Messages stored, consumed or not.';
 COMMENT ON COLUMN queen.queues.pending IS 'Messages that wait for delivery; those in processing do not count. In each partition, as the named group sees it that is furthest behind; __QUEUE_MODE__ if no named group reads it; all, if nobody does.';
 COMMENT ON COLUMN queen.queues.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
@@ -2082,7 +3806,7 @@ SELECT q.name AS queue,
         LIMIT 1) d ON true
   -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
   LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
-              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
+              WHERE r.status IN ('pending', 'approved') GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
@@ -2094,7 +3818,7 @@ COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
 COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
 COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
 GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
@@ -2193,22 +3917,99 @@ COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest
 COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
 GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
+-- Counted by the tally; when, by both ends of each kind in the index.
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
-SELECT r.queue,
-       r.consumer_group,
-       count(*)         AS dead_letters,
-       min(r.failed_at) AS oldest_failed_at,
-       max(r.failed_at) AS newest_failed_at
-  FROM queen.dead_letter_record r
- WHERE r.tenant = (SELECT queen.current_tenant())
- GROUP BY r.queue, r.consumer_group;
+WITH kinds AS (
+    SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
+      FROM queen.dlq_tally t
+     WHERE t.tenant = (SELECT queen.current_tenant())
+     GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0)
+SELECT k.queue,
+       k.consumer_group,
+       coalesce(sum(k.n) FILTER (WHERE k.status IN ('pending', 'approved')), 0)::bigint AS dead_letters,
+       min(o.failed_at) AS oldest_failed_at,
+       max(w.failed_at) AS newest_failed_at,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'pending'), 0)::bigint   AS pending,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'approved'), 0)::bigint  AS approved,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'replayed'), 0)::bigint  AS replayed,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'discarded'), 0)::bigint AS discarded
+  FROM kinds k
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at, r.id LIMIT 1) o ON true
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at DESC, r.id DESC LIMIT 1) w ON true
+ GROUP BY k.queue, k.consumer_group;
 COMMENT ON VIEW queen.dlq_depth IS 'Dead letters of the current tenant, counted by queue and consumer group.';
 COMMENT ON COLUMN queen.dlq_depth.queue IS 'Queue name.';
 COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
-COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
-COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
-COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
+COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records that are pending or approved.';
+COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_depth.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_depth.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_depth.discarded IS 'Records kept of messages that were discarded.';
 GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
+
+CREATE VIEW queen.replay_plans WITH (security_barrier) AS
+SELECT p.plan_id,
+       CASE WHEN p.ended_at IS NULL AND p.expires_at <= clock_timestamp() THEN 'expired' ELSE p.state END AS state,
+       p.phase,
+       p.planned,
+       p.moved,
+       p.duplicate,
+       p.failed,
+       p.gone,
+       p.refused,
+       p.planned - p.next_n AS remaining,
+       p.rate,
+       p.canary,
+       p.needs_approval,
+       p.reason,
+       p.remediation,
+       p.selection,
+       p.to_queue,
+       p.to_partition,
+       p.planned_by,
+       p.planned_at,
+       p.approved_by,
+       p.approved_at,
+       p.started_by,
+       p.started_at,
+       p.ended_at,
+       p.expires_at
+  FROM queen.replay_plan p
+ WHERE p.tenant = (SELECT queen.current_tenant());
+COMMENT ON VIEW queen.replay_plans IS 'Replay plans of the current tenant, and how far they are; dlq_plan_status says more of one.';
+COMMENT ON COLUMN queen.replay_plans.plan_id IS 'Id of the plan.';
+COMMENT ON COLUMN queen.replay_plans.state IS 'planned, approved, running, paused, canary_done, done, cancelled or expired.';
+COMMENT ON COLUMN queen.replay_plans.phase IS 'canary, or rest once the canary is behind it.';
+COMMENT ON COLUMN queen.replay_plans.planned IS 'Records that it selected.';
+COMMENT ON COLUMN queen.replay_plans.moved IS 'Records whose message is in a queue again.';
+COMMENT ON COLUMN queen.replay_plans.duplicate IS 'Records whose message was there already.';
+COMMENT ON COLUMN queen.replay_plans.failed IS 'Records that could not be moved.';
+COMMENT ON COLUMN queen.replay_plans.gone IS 'Records that were deleted, replayed or discarded meanwhile.';
+COMMENT ON COLUMN queen.replay_plans.refused IS 'Records that may not be replayed.';
+COMMENT ON COLUMN queen.replay_plans.remaining IS 'Records that it has not come to yet.';
+COMMENT ON COLUMN queen.replay_plans.rate IS 'Messages a second.';
+COMMENT ON COLUMN queen.replay_plans.canary IS 'Records that go first.';
+COMMENT ON COLUMN queen.replay_plans.needs_approval IS 'Whether somebody else has to approve it.';
+COMMENT ON COLUMN queen.replay_plans.reason IS 'Why.';
+COMMENT ON COLUMN queen.replay_plans.remediation IS 'What was done about the cause.';
+COMMENT ON COLUMN queen.replay_plans.selection IS 'The filter, or how many ids were given.';
+COMMENT ON COLUMN queen.replay_plans.to_queue IS 'Where to; NULL: each to its own queue.';
+COMMENT ON COLUMN queen.replay_plans.to_partition IS 'NULL: each to its own partition.';
+COMMENT ON COLUMN queen.replay_plans.planned_by IS 'Who made it.';
+COMMENT ON COLUMN queen.replay_plans.planned_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.approved_by IS 'Who approved it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.approved_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.started_by IS 'Who started it, or NULL.';
+COMMENT ON COLUMN queen.replay_plans.started_at IS 'When.';
+COMMENT ON COLUMN queen.replay_plans.ended_at IS 'When it was done, cancelled or expired; NULL while it is not.';
+COMMENT ON COLUMN queen.replay_plans.expires_at IS 'Until when it may be approved, started and run.';
+GRANT SELECT ON queen.replay_plans TO queen_viewer, queen_sidecar;
 
 -- 90-grants.sql
 

@@ -1,90 +1,80 @@
 //! Moving a dead letter back into a queue.
 
-use crate::broker::append::{Push, When, append};
-use crate::broker::lookup;
+use crate::broker::replay::{Destination, check_approval, replay};
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
 use crate::pg::call::{Call, jsonb, null_argument};
-use crate::pg::relation::Tables;
-use crate::rows::dead_letter;
-use crate::rows::{partition, queue};
+use crate::pg::value::Value;
+use crate::rows::{audit, dead_letter};
 use pgrx::pg_sys::Datum;
-use queen_core::{id, names};
-use std::borrow::Cow;
+use queen_core::id;
+use queen_core::payload::check_json;
+
+fn destination<'a>(call: &'a Call, queue: usize, partition: usize) -> Result<Destination<'a>> {
+    let to = Destination { queue: call.text(queue)?.map(str::trim), partition: call.text(partition)?.map(str::trim) };
+    to.check()?;
+    Ok(to)
+}
 
 /// `queen.dlq_move_v1(dlq_id, to_queue, to_partition) → jsonb`
 ///
 /// Locks the record, appends its message with the transaction id `dlq:<record id>` through the ordinary push path, and
 /// deletes the record: one transaction. A message with that id already there keeps the record (`duplicate`), whatever
-/// the window.
+/// the window. A redacted record is moved from the log; when the log has lost the message it stays (`redacted`).
 pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let dlq_id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
     let tenant = guc::tenant()?;
-    let (to_queue, to_partition) = (call.text(1)?.map(str::trim), call.text(2)?.map(str::trim));
-    if let Some(q) = to_queue {
-        names::check_queue(q)?;
-    }
-    if let Some(p) = to_partition {
-        names::check_partition(p)?;
-    }
+    let to = destination(call, 1, 2)?;
     let Some(record) = dead_letter::lock(tenant, dlq_id) else {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
-    let (payload, sealed) = Opener::new().open(&record.payload, record.is_encrypted);
-    if sealed {
-        return Err(error(
-            ErrorKind::EncryptionUnavailable,
-            "the dead letter is sealed with a key that is not configured: it cannot be moved",
-        )
-        .with_hint("Add the key it was sealed with to queen.encryption_keys."));
-    }
-    let tables = Tables::default();
-    let queue_name = to_queue.unwrap_or(&record.queue);
-    let partition_name = to_partition.unwrap_or(&record.partition);
-    let transaction_id = format!("dlq:{}", id::format(dlq_id));
-    let already =
-        match queue::find(&tables, tenant, queue_name)?.and_then(|q| partition::find(&tables, q.qid, partition_name)) {
-            Some(partition) => lookup::find(&tables, partition.pid, &transaction_id)?.first().copied(),
-            None => None,
-        };
-    let (result, message_id, offset) = match already {
-        Some(found) => ("duplicate", found.message_id, found.offset),
-        None => {
-            let headers = record.headers.as_deref().and_then(|h| std::str::from_utf8(h).ok());
-            let pushed = append(
-                &tables,
-                &[Push {
-                    tenant,
-                    queue: Cow::Borrowed(queue_name),
-                    partition: Cow::Borrowed(partition_name),
-                    payload,
-                    transaction_id: Some(Cow::Borrowed(&transaction_id)),
-                    trace_id: None,
-                    headers: headers.map(Cow::Borrowed),
-                    producer: None,
-                    id: None,
-                }],
-                When::Now,
-            )?;
-            let pushed =
-                pushed.first().ok_or_else(|| error(ErrorKind::Internal, "the moved message was not appended"))?;
-            if !pushed.duplicate {
-                dead_letter::delete_row(tenant, dlq_id);
-            }
-            (if pushed.duplicate { "duplicate" } else { "moved" }, pushed.message_id, pushed.offset)
-        }
+    check_approval(&record)?;
+    let Some(replayed) = replay(&record, to, None)? else {
+        let verdict = serde_json::json!({"result": "redacted", "dlqId": id::format(dlq_id)});
+        return Ok(call.value(jsonb(&verdict.to_string())));
     };
-    let verdict = serde_json::json!({
-        "result": result,
-        "queue": queue_name,
-        "partition": partition_name,
-        "consumerGroup": record.group,
-        "dlqId": id::format(dlq_id),
-        "originalTransactionId": record.transaction_id,
-        "messageId": id::format(message_id),
-        "transactionId": transaction_id,
-        "offset": offset,
-    });
+    if !replayed.duplicate {
+        dead_letter::delete_row(tenant, dlq_id);
+        audit::note("moved", Some(dlq_id), Some(&record.queue), &audit::lineage(&record, &replayed));
+    }
+    let verdict = replayed.json(&record, if replayed.duplicate { "duplicate" } else { "moved" });
     Ok(call.value(jsonb(&verdict.to_string())))
+}
+
+/// `queen.dlq_replay_row(dlq_id, to_queue, to_partition, payload) → jsonb`
+///
+/// As a move, for plans and repairs: the record stays, as evidence, with status `replayed`, also when the message is there
+/// already. Of whatever tenant; the callers have looked.
+pub fn dlq_replay_row(call: &Call) -> Result<Datum> {
+    let dlq_id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
+    let to = destination(call, 1, 2)?;
+    let payload = call.text(3)?;
+    if let Some(payload) = payload {
+        check_json(payload, guc::max_payload_bytes())?;
+    }
+    let Some(record) = dead_letter::lock_open(dlq_id) else {
+        return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
+    };
+    check_approval(&record)?;
+    let Some(replayed) = replay(&record, to, payload)? else {
+        let verdict = serde_json::json!({
+            "result": "refused", "dlqId": id::format(dlq_id), "error": "redacted, and the log has lost the message",
+        });
+        return Ok(call.value(jsonb(&verdict.to_string())));
+    };
+    dead_letter::set_replayed(dlq_id);
+    let mut verdict = replayed.json(&record, if replayed.duplicate { "duplicate" } else { "moved" });
+    verdict["partitionId"] = id::format(replayed.partition_id).into();
+    verdict["detail"] = audit::lineage(&record, &replayed);
+    Ok(call.value(jsonb(&verdict.to_string())))
+}
+
+/// `queen.dlq_payload(payload, is_encrypted) → (payload_text, payload_json)`: a stored payload in plain text, and as
+/// jsonb where jsonb can hold it.
+pub fn dlq_payload(call: &Call) -> Result<Datum> {
+    let stored = call.bytes(0).ok_or_else(|| error(ErrorKind::InvalidArgument, "payload must not be NULL"))?;
+    let (text, sealed) = Opener::new().open(stored, call.bool(1).unwrap_or(false));
+    let json = if sealed { Value::Null } else { jsonb(&text) };
+    Ok(call.row(&[Value::Text(&text), json]))
 }

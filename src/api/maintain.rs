@@ -12,7 +12,7 @@ use crate::pg::{clock, spi};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::subscription::{self, QUEUE_MODE, Subscription};
-use crate::rows::{cursor, segment, transaction_id};
+use crate::rows::{cursor, dlq_tally, segment, transaction_id};
 use pgrx::pg_sys::Datum;
 use queen_core::id;
 use queen_core::segment::transaction_hash;
@@ -25,6 +25,7 @@ struct Done {
     segments: i64,
     messages: i64,
     orphans: i64,
+    processed: i64,
 }
 
 /// `queen.maintain() → jsonb`: what was done.
@@ -40,10 +41,13 @@ pub fn maintain(call: &Call) -> Result<Datum> {
         }
         done.orphans = orphans();
         fold_counters();
+        dlq_tally::fold();
+        done.processed = forget_processed();
+        end_expired_plans();
     }
     let answer = serde_json::json!({
         "segmentsRemoved": done.segments, "messagesRemoved": done.messages, "orphansRemoved": done.orphans,
-        "skipped": !alone,
+        "processedForgotten": done.processed, "skipped": !alone,
     });
     Ok(call.value(jsonb(&answer.to_string())))
 }
@@ -179,4 +183,26 @@ fn fold_counters() {
             .map(|_| ())
     })
     .unwrap_or_else(|e| pgrx::error!("folding counters: {e}"));
+}
+
+/// Messages that `process_once` need not remember any more; a bounded step.
+fn forget_processed() -> i64 {
+    spi::as_owner(|client| {
+        client
+            .update(
+                "DELETE FROM queen.processed_message m USING (SELECT tenant, consumer, message_id \
+                   FROM queen.processed_message WHERE at < now() - make_interval(days => $1) LIMIT 100000) old \
+                  WHERE m.tenant = old.tenant AND m.consumer = old.consumer AND m.message_id = old.message_id",
+                None,
+                &[guc::processed_message_days().into()],
+            )
+            .map(|done| done.len() as i64)
+    })
+    .unwrap_or_else(|e| pgrx::error!("forgetting processed messages: {e}"))
+}
+
+/// Approvals that are past their time go back to pending.
+fn end_expired_plans() {
+    spi::as_owner(|client| client.update("SELECT queen.replay_plans_expire(NULL)", None, &[]).map(|_| ()))
+        .unwrap_or_else(|e| pgrx::error!("ending expired plans: {e}"));
 }

@@ -13,6 +13,7 @@ pub mod messages;
 pub mod pop;
 pub mod push;
 pub mod queue;
+pub mod replay;
 pub mod trace;
 pub mod transaction;
 pub mod verify;

@@ -2,9 +2,11 @@
 
 pub mod append;
 pub mod claim;
+pub mod dead;
 pub mod discover;
 pub mod due;
 pub mod lookup;
 pub mod recent;
+pub mod replay;
 pub mod seal;
 pub mod settle;

@@ -1,22 +1,22 @@
 //! Settling: acks of one (partition, group) resolved to offsets, run through the state machine, and written down, with
 //! the dead letter in the same transaction.
 
-use crate::broker::append::mint;
 use crate::broker::claim::hint_rest;
+use crate::broker::dead::{self, Failure};
 use crate::broker::lookup;
-use crate::error::{ErrorKind, Result, error};
+use crate::error::Result;
 use crate::pg::relation::Tables;
 use crate::pg::{clock, commit};
 use crate::rows::cursor::{self, Cursor, Taken};
-use crate::rows::dead_letter::{self, Record};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::ready;
 use crate::rows::segment::{self, Stored};
 use crate::rows::subscription::{self, Subscription};
 use queen_core::ack::{Item, Place, Policy, Settled, Status, Verdict, settle};
+use queen_core::classify::{Class, stated};
+use queen_core::id;
 use queen_core::segment::{Opened, Segment, transaction_hash};
-use queen_core::{id, names};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
@@ -68,8 +68,10 @@ pub fn acks(
         let own = at.and_then(|i| acks.get(i));
         let text = own.and_then(|a| a.error).or_else(|| acks.iter().find_map(|a| a.error));
         let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
-        let reason = own.and_then(|a| a.reason).unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
-        Why { text: text.unwrap_or("Retries exhausted").to_owned(), reason: reason.to_owned() }
+        let said = stated(own.and_then(|a| a.reason), text);
+        let reason = said.reason.as_deref().unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
+        let text = text.unwrap_or("Retries exhausted").to_owned();
+        Why { text, reason: reason.to_owned(), class: said.class, code: said.code }
     })
 }
 
@@ -150,6 +152,8 @@ pub fn write(tables: &Tables, before: &Cursor, after: &Cursor, group: &Subscript
 struct Why {
     text: String,
     reason: String,
+    class: Option<Class>,
+    code: Option<String>,
 }
 
 struct Lane<'a> {
@@ -182,7 +186,19 @@ impl Lane<'_> {
         }
         let failing_since = cursor.failing_since.unwrap_or(now);
         if let Some(offset) = file {
-            self.file(offset, &why(offset), retries_recorded, failing_since, now)?;
+            let why = why(offset);
+            let failure = Failure {
+                offset,
+                text: why.text.into(),
+                reason: why.reason.into(),
+                class: why.class,
+                code: why.code,
+                retries: retries_recorded,
+                attempts: cursor.deliveries.attempts_of(offset),
+                first_failed_at: failing_since,
+                now,
+            };
+            dead::file(self.tables, self.queue, self.partition, self.group, &failure)?;
         }
         cursor.failing_since = (next.retries > 0).then_some(failing_since);
         cursor.committed = next.committed;
@@ -196,41 +212,6 @@ impl Lane<'_> {
             commit::wake(self.queue.qid);
         }
         Ok(verdicts)
-    }
-
-    fn file(&self, offset: i64, why: &Why, retries: i32, first_failed_at: i64, now: i64) -> Result<()> {
-        let Some(stored) = segment::holding(self.tables, self.partition.pid, offset) else {
-            return Err(error(
-                ErrorKind::CorruptSegment,
-                format!("the message at offset {offset} cannot be dead-lettered: its segment is gone"),
-            ));
-        };
-        let frame = stored.frame(offset)?;
-        let frame = frame.as_frame();
-        dead_letter::file(&Record {
-            id: mint(now, 1),
-            tenant: self.queue.tenant,
-            qid: self.queue.qid,
-            queue: self.queue.name.clone(),
-            partition: self.partition.name.clone(),
-            partition_id: self.partition.id,
-            group: self.group.name.clone(),
-            offset,
-            message_id: frame.id,
-            transaction_id: frame.transaction_id_text().into_owned(),
-            payload: frame.payload.to_vec(),
-            headers: frame.headers.map(<[u8]>::to_vec),
-            trace_id: frame.trace_id,
-            producer: frame.producer.map(str::to_owned),
-            error: Some(names::clean_error_text(&why.text)),
-            reason: names::clean_error_text(&why.reason),
-            retry_count: retries,
-            enqueued_at: stored.created_at,
-            first_failed_at,
-            failed_at: now,
-            is_encrypted: frame.encrypted,
-        });
-        Ok(())
     }
 
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.

@@ -97,6 +97,12 @@ pub fn old_snapshot() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether the running transaction may write, and sees what others have committed by now.
+pub fn may_tidy() -> bool {
+    // SAFETY: settings and state of this backend.
+    !old_snapshot() && unsafe { !pg_sys::XactReadOnly && !pg_sys::RecoveryInProgress() }
+}
+
 /// Whether something may still fail between our part of the commit and the commit itself, in a transaction that has
 /// written nothing: what NOTIFY and LISTEN have pending, and temporary tables that are emptied or dropped.
 pub fn may_still_fail() -> bool {

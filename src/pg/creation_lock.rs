@@ -18,6 +18,8 @@ pub enum Creation {
     Subscription(i64),
     /// Housekeeping: one at a time.
     Maintenance,
+    /// Folding the tally of dead letters: one at a time.
+    Tally,
 }
 
 fn tag(what: &Creation) -> pg_sys::LOCKTAG {
@@ -28,6 +30,7 @@ fn tag(what: &Creation) -> pg_sys::LOCKTAG {
         Creation::Cursor(gid, pid) => mix(2, (gid as u64).rotate_left(36) ^ pid as u64),
         Creation::Subscription(qid) => mix(3, qid as u64),
         Creation::Maintenance => mix(4, 0),
+        Creation::Tally => mix(5, 0),
     };
     pg_sys::LOCKTAG {
         // SAFETY: set once, when the backend connects.

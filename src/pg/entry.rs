@@ -55,7 +55,15 @@ sql_functions! {
     queen_configure, pg_finfo_queen_configure => WRITES api::queue::configure;
     queen_drop_queue, pg_finfo_queen_drop_queue => WRITES api::queue::drop_queue;
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
+    queen_dlq_list, pg_finfo_queen_dlq_list => READS api::dlq::dlq_list;
+    queen_dlq_list_json, pg_finfo_queen_dlq_list_json => READS api::dlq::dlq_list_json;
+    queen_dlq_count, pg_finfo_queen_dlq_count => READS api::dlq::dlq_count;
+    queen_dlq_stats, pg_finfo_queen_dlq_stats => READS api::dlq::dlq_stats;
     queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => WRITES api::dlq_move::dlq_move_v1;
+    queen_dlq_replay_row, pg_finfo_queen_dlq_replay_row => WRITES api::dlq_move::dlq_replay_row;
+    queen_dlq_payload, pg_finfo_queen_dlq_payload => READS api::dlq_move::dlq_payload;
+    queen_run_replays, pg_finfo_queen_run_replays => WRITES api::replay::run_replays;
+    queen_actor, pg_finfo_queen_actor => READS api::replay::actor;
     queen_dlq_delete, pg_finfo_queen_dlq_delete => WRITES api::dlq::dlq_delete;
     queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => WRITES api::dlq::dlq_delete_row;
     queen_dlq_purge, pg_finfo_queen_dlq_purge => WRITES api::dlq::dlq_purge;

@@ -17,3 +17,4 @@ pub mod spi;
 pub mod subtransaction;
 pub mod value;
 pub mod wakeup;
+pub mod worker;

@@ -28,3 +28,12 @@ pub fn may_execute(function: &str) -> bool {
         result == pg_sys::AclResult::ACLCHECK_OK
     }
 }
+
+/// The name of the login.
+pub fn session_user() -> String {
+    // SAFETY: a catalog look-up that answers a string of the server's, or raises.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(pg_sys::GetSessionUserId(), false);
+        std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
+}

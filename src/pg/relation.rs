@@ -14,14 +14,14 @@ pub struct Layout {
     name: &'static CStr,
     indexes: &'static [&'static CStr],
     /// Oids once looked up: of the table, then of its indexes. 0: not yet, or not any more.
-    oids: [AtomicU32; 5],
+    oids: [AtomicU32; 6],
 }
 
 const fn layout(name: &'static CStr, indexes: &'static [&'static CStr]) -> Layout {
-    Layout { name, indexes, oids: [const { AtomicU32::new(0) }; 5] }
+    Layout { name, indexes, oids: [const { AtomicU32::new(0) }; 6] }
 }
 
-static LAYOUTS: [Layout; 9] = [
+static LAYOUTS: [Layout; 11] = [
     layout(c"queue", &[c"queue_tenant_name_key", c"queue_pkey"]),
     layout(
         c"partition",
@@ -34,6 +34,17 @@ static LAYOUTS: [Layout; 9] = [
     layout(c"cursor", &[c"cursor_pkey", c"cursor_lease_id_idx"]),
     layout(c"ready", &[c"ready_gid_due_at_pid_idx"]),
     layout(c"dropped_duplicate", &[c"dropped_duplicate_qid_idx"]),
+    layout(
+        c"dead_letter_record",
+        &[
+            c"dead_letter_record_message_key",
+            c"dead_letter_record_pkey",
+            c"dead_letter_record_failed_at_idx",
+            c"dead_letter_record_kind_idx",
+            c"dead_letter_record_address_idx",
+        ],
+    ),
+    layout(c"dlq_tally", &[c"dlq_tally_queue_idx"]),
 ];
 
 /// Forgets oids when pg_class changes: the extension may have been dropped and created again.
@@ -434,7 +445,7 @@ impl<'s> Row<'s> {
 /// The tables one call uses, opened when first asked for.
 #[derive(Default)]
 pub struct Tables {
-    slots: [OnceCell<RefCell<Table>>; 9],
+    slots: [OnceCell<RefCell<Table>>; 11],
 }
 
 macro_rules! tables {
@@ -446,9 +457,10 @@ macro_rules! tables {
 }
 
 impl Tables {
-    /// Opens, and so locks, every table: afterwards nothing waits for whoever locks one of them whole.
+    /// Opens, and so locks, every table that an append uses: afterwards nothing waits for whoever locks one of them whole.
     pub fn open_all(&self) {
-        for (slot, layout) in self.slots.iter().zip(&LAYOUTS) {
+        // Dead letters come last, and an append files none.
+        for (slot, layout) in self.slots.iter().zip(&LAYOUTS[..9]) {
             slot.get_or_init(|| RefCell::new(Table::open(layout)));
         }
     }
@@ -463,6 +475,8 @@ impl Tables {
         6 cursor;
         7 ready;
         8 dropped_duplicate;
+        9 dead_letter_record;
+        10 dlq_tally;
     }
 }
 

@@ -57,6 +57,8 @@ impl Number {
 pub enum Who {
     Everybody,
     Superuser,
+    /// Whoever writes the server's configuration.
+    Server,
     /// Superuser, and its value is never shown to anybody.
     Secret,
 }
@@ -65,6 +67,7 @@ fn context(who: Who) -> (pg_sys::GucContext::Type, c_int) {
     match who {
         Who::Everybody => (pg_sys::GucContext::PGC_USERSET, 0),
         Who::Superuser => (pg_sys::GucContext::PGC_SUSET, 0),
+        Who::Server => (pg_sys::GucContext::PGC_SIGHUP, 0),
         Who::Secret => (
             pg_sys::GucContext::PGC_SUSET,
             (pg_sys::GUC_SUPERUSER_ONLY | pg_sys::GUC_NOT_IN_SAMPLE | pg_sys::GUC_NO_SHOW_ALL) as c_int,

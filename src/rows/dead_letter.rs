@@ -1,9 +1,14 @@
 //! Dead letters: snapshots that depend on no other row.
 
+use crate::pg::relation::Tables;
+use crate::pg::scan::{Sight, eq};
 use crate::pg::spi;
 use crate::pg::value::Value;
+use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
+use queen_core::segment::transaction_hash;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// A dead letter as stored.
 pub struct Record {
@@ -28,57 +33,111 @@ pub struct Record {
     pub first_failed_at: i64,
     pub failed_at: i64,
     pub is_encrypted: bool,
+    pub class: String,
+    pub code: String,
+    pub fingerprint: String,
+    /// None: the payload could not be opened.
+    pub payload_hash: Option<String>,
+    /// Deliveries of the message to the group.
+    pub attempts: i32,
+    /// JSON.
+    pub retry_policy: String,
+    pub traceparent: Option<String>,
+    pub redaction: String,
+    pub status: String,
+    pub hops: i32,
 }
 
+/// Nothing was taken away.
+pub const KEPT: &str = "none";
+/// Payload, headers, error and reason are redacted.
+pub const REDACTED: &str = "redacted";
+/// As [`REDACTED`], but the payload is whole, and sealed.
+pub const SEALED: &str = "encrypted";
+/// What a record is until somebody decides about it.
+pub const PENDING: &str = "pending";
+/// Statuses of records that are still to be dealt with: what lists and counts have by default.
+pub const OPEN: [&str; 2] = [PENDING, "approved"];
+
 /// Columns in the order of [`Record`].
-const COLUMNS: &str = "id, tenant, qid, queue, partition, partition_id, consumer_group, at_offset, message_id, \
-    transaction_id, payload, headers, trace_id, producer, error, reason, retry_count, enqueued_at, first_failed_at, \
-    failed_at, is_encrypted";
+const COLUMNS: &str = "r.id, r.tenant, r.qid, r.queue, r.partition, r.partition_id, r.consumer_group, r.at_offset, \
+    r.message_id, r.transaction_id, r.payload, r.headers, r.trace_id, r.producer, r.error, r.reason, r.retry_count, \
+    r.enqueued_at, r.first_failed_at, r.failed_at, r.is_encrypted, r.failure_class, r.error_code, r.fingerprint, \
+    r.payload_hash, r.attempts, r.retry_policy, r.traceparent, r.redaction, r.status, r.hops";
 
 fn uuid(id: u128) -> Uuid {
     Uuid::from_bytes(id.to_be_bytes())
 }
 
-fn time(micros: i64) -> TimestampWithTimeZone {
-    TimestampWithTimeZone::try_from(micros).unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())
+/// What the tally counts a record under.
+fn kind(r: &Record) -> u128 {
+    let mut named = r.tenant.to_be_bytes().to_vec();
+    for part in [&r.queue, &r.group, &r.class, &r.code, &r.fingerprint] {
+        named.extend_from_slice(part.as_bytes());
+        named.push(0);
+    }
+    xxh3_128(&named)
 }
 
-/// Files a dead letter. One message of one group makes one record: filing it again keeps the first.
-pub fn file(r: &Record) {
-    spi::as_owner(|client| {
-        client.update(
-            &format!(
-                "INSERT INTO queen.dead_letter_record ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
-                 $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) ON CONFLICT DO NOTHING"
-            ),
-            None,
-            &[
-                uuid(r.id).into(),
-                uuid(r.tenant).into(),
-                r.qid.into(),
-                r.queue.as_str().into(),
-                r.partition.as_str().into(),
-                uuid(r.partition_id).into(),
-                r.group.as_str().into(),
-                r.offset.into(),
-                uuid(r.message_id).into(),
-                r.transaction_id.as_str().into(),
-                r.payload.as_slice().into(),
-                r.headers.as_deref().into(),
-                r.trace_id.map(uuid).into(),
-                r.producer.as_deref().into(),
-                r.error.as_deref().into(),
-                r.reason.as_str().into(),
-                r.retry_count.into(),
-                time(r.enqueued_at).into(),
-                time(r.first_failed_at).into(),
-                time(r.failed_at).into(),
-                r.is_encrypted.into(),
-            ],
-        )
-        .map(|_| ())
-    })
-    .unwrap_or_else(|e| pgrx::error!("filing a dead letter: {e}"));
+/// Whether this message of this group has a record already. Waits for whoever is about to delete it.
+pub fn is_filed(tables: &Tables, partition_id: u128, group: &str, offset: i64) -> bool {
+    let table = tables.dead_letter_record().borrow();
+    loop {
+        let keys = [eq(1, Value::Uuid(partition_id)), eq(2, Value::Text(group)), eq(3, Value::Int8(offset))];
+        let mut scan = table.scan(0, &keys, Sight::Everything);
+        if scan.forward().is_none() {
+            return false;
+        }
+        match scan.in_progress() {
+            None => return true,
+            Some(other) => {
+                drop(scan);
+                other.wait();
+            }
+        }
+    }
+}
+
+/// Files a dead letter, and counts it. The caller holds the cursor of the group and partition, and has seen that there is
+/// none yet ([`is_filed`]).
+pub fn file(tables: &Tables, r: &Record) {
+    let kind = kind(r);
+    tables.dead_letter_record().borrow_mut().insert(&[
+        Value::Uuid(r.id),
+        Value::Uuid(r.tenant),
+        Value::Int8(r.qid),
+        Value::Text(&r.queue),
+        Value::Text(&r.partition),
+        Value::Uuid(r.partition_id),
+        Value::Text(&r.group),
+        Value::Int8(r.offset),
+        Value::Uuid(r.message_id),
+        Value::Text(&r.transaction_id),
+        Value::Bytes(&r.payload),
+        r.headers.as_deref().map_or(Value::Null, Value::Bytes),
+        Value::opt_uuid(r.trace_id),
+        Value::opt_text(r.producer.as_deref()),
+        Value::opt_text(r.error.as_deref()),
+        Value::Text(&r.reason),
+        Value::Int4(r.retry_count),
+        Value::Time(r.enqueued_at),
+        Value::Time(r.first_failed_at),
+        Value::Time(r.failed_at),
+        Value::Bool(r.is_encrypted),
+        Value::Text(&r.class),
+        Value::Text(&r.code),
+        Value::Text(&r.fingerprint),
+        Value::opt_text(r.payload_hash.as_deref()),
+        Value::Int4(r.attempts),
+        Value::Text(&r.retry_policy),
+        Value::opt_text(r.traceparent.as_deref()),
+        Value::Text(&r.redaction),
+        Value::Text(&r.status),
+        Value::Int4(r.hops),
+        Value::Int8(transaction_hash(&r.transaction_id) as i64),
+        Value::Uuid(kind),
+    ]);
+    dlq_tally::count_filed(tables, r, kind);
 }
 
 fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
@@ -110,49 +169,145 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
         first_failed_at: at(19)?,
         failed_at: at(20)?,
         is_encrypted: row[21].value()?.unwrap_or_default(),
+        class: row[22].value()?.unwrap_or_default(),
+        code: row[23].value()?.unwrap_or_default(),
+        fingerprint: row[24].value()?.unwrap_or_default(),
+        payload_hash: row[25].value()?,
+        attempts: row[26].value()?.unwrap_or_default(),
+        retry_policy: row[27].value()?.unwrap_or_default(),
+        traceparent: row[28].value()?,
+        redaction: row[29].value()?.unwrap_or_default(),
+        status: row[30].value()?.unwrap_or_default(),
+        hops: row[31].value()?.unwrap_or_default(),
     })
 }
 
 fn select(rest: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> Vec<Record> {
     spi::read_as_owner(|client| {
         client
-            .select(&format!("SELECT {COLUMNS} FROM queen.dead_letter_record {rest}"), None, args)?
+            .select(&format!("SELECT {COLUMNS} FROM {rest}"), None, args)?
             .map(|row| read(&row))
             .collect::<Result<Vec<_>, _>>()
     })
     .unwrap_or_else(|e| pgrx::error!("reading dead letters: {e}"))
 }
 
-/// Which records a list has; None: all.
-pub struct Only<'a> {
-    pub queue: Option<&'a str>,
-    pub group: Option<&'a str>,
-    pub partition_id: Option<u128>,
-    pub transaction_id: Option<&'a str>,
+/// A part of a list, newest failure first.
+#[derive(Default)]
+pub struct Page {
+    /// Failed at or after this time, server microseconds.
+    pub from: Option<i64>,
+    /// Failed before this time.
+    pub to: Option<i64>,
+    /// Behind the record with this time and id.
+    pub after: Option<(i64, u128)>,
+    pub limit: i32,
+    pub skip: i32,
 }
 
-/// Newest failure first; a stable order.
-pub fn list(tenant: u128, only: &Only<'_>, limit: i32, skip: i32) -> Vec<Record> {
+/// Index entries that a list may read kind by kind, whatever the other way would cost.
+const ENTRIES: i64 = 5_000;
+
+/// The records that pass a filter, newest failure first; a stable order.
+///
+/// The tally says which kinds there are, and how many of each. Few: each is read in the index of its own, from its newest
+/// record on. Many: all records are read by time until enough of them have passed the filter.
+pub fn list(tenant: u128, filter: &Filter<'_>, page: &Page) -> Vec<Record> {
+    let kinds = dlq_tally::kinds(tenant, filter);
+    let wanted = i64::from(page.limit) + i64::from(page.skip);
+    let by_kind: i64 = kinds.found.iter().map(|k| 1 + k.count.min(wanted)).sum();
+    let passing: i64 = kinds.found.iter().map(|k| k.count).sum();
+    if passing == 0 || page.limit == 0 {
+        return Vec::new();
+    }
+    let by_time = wanted.saturating_mul(kinds.total / passing + 1);
+    let time = "r.failed_at >= $3 AND r.failed_at < $4 AND (r.failed_at, r.id) < ($5, $6)";
+    // The ends of the type are the infinities: no record is there.
+    let (after, last) = page.after.unwrap_or((i64::MAX, u128::MAX));
+    let (from, to) = (page.from.unwrap_or(i64::MIN), page.to.unwrap_or(i64::MAX));
+    if by_kind <= by_time.max(ENTRIES) {
+        let ids: Vec<Uuid> = kinds.found.iter().map(|k| uuid(k.kind)).collect();
+        let statuses: Vec<String> = kinds.found.iter().map(|k| k.status.clone()).collect();
+        return select(
+            &format!(
+                "(SELECT p.id FROM unnest($1::uuid[], $2::text[]) k (kind, status) \
+                  CROSS JOIN LATERAL (SELECT r.id, r.failed_at FROM queen.dead_letter_record r \
+                                       WHERE r.kind = k.kind AND r.status = k.status COLLATE \"C\" AND {time} \
+                                       ORDER BY r.failed_at DESC, r.id DESC LIMIT $7 + $8) p \
+                  ORDER BY p.failed_at DESC, p.id DESC LIMIT $7 OFFSET $8) page \
+                 JOIN queen.dead_letter_record r ON r.id = page.id ORDER BY r.failed_at DESC, r.id DESC"
+            ),
+            &[
+                ids.into(),
+                statuses.into(),
+                spi::time(from),
+                spi::time(to),
+                spi::time(after),
+                uuid(last).into(),
+                i64::from(page.limit).into(),
+                i64::from(page.skip).into(),
+            ],
+        );
+    }
     select(
-        "WHERE tenant = $1 AND ($2 IS NULL OR queue = $2) AND ($3 IS NULL OR consumer_group = $3) \
-         AND ($6 IS NULL OR partition_id = $6) AND ($7 IS NULL OR transaction_id = $7 \
-         AND pg_catalog.hashtextextended(transaction_id, 0) = pg_catalog.hashtextextended($7, 0)) \
-         ORDER BY failed_at DESC, id DESC LIMIT $4 OFFSET $5",
+        &format!(
+            "queen.dead_letter_record r WHERE r.tenant = $1 AND {time} AND r.status = ANY ($2) \
+             AND ($9 IS NULL OR r.queue = $9) AND ($10 IS NULL OR r.consumer_group = $10) \
+             AND ($11 IS NULL OR r.failure_class = $11) AND ($12 IS NULL OR r.error_code = $12) \
+             AND ($13 IS NULL OR r.fingerprint = $13) \
+             ORDER BY r.failed_at DESC, r.id DESC LIMIT $7 OFFSET $8"
+        ),
         &[
             uuid(tenant).into(),
-            only.queue.into(),
-            only.group.into(),
-            limit.into(),
-            skip.into(),
-            only.partition_id.map(uuid).into(),
-            only.transaction_id.into(),
+            filter.statuses().into(),
+            spi::time(from),
+            spi::time(to),
+            spi::time(after),
+            uuid(last).into(),
+            i64::from(page.limit).into(),
+            i64::from(page.skip).into(),
+            filter.queue.into(),
+            filter.group.into(),
+            filter.class.into(),
+            filter.code.into(),
+            filter.fingerprint.into(),
+        ],
+    )
+}
+
+/// The open records of a partition, or of one of its messages; newest failure first.
+pub fn at(
+    tenant: u128,
+    partition_id: Option<u128>,
+    transaction_id: Option<&str>,
+    filter: &Filter<'_>,
+    page: &Page,
+) -> Vec<Record> {
+    select(
+        "queen.dead_letter_record r WHERE r.tenant = $1 AND ($2 IS NULL OR r.partition_id = $2) \
+         AND ($3 IS NULL OR r.transaction_id = $3) AND ($4 IS NULL OR r.transaction_hash = $4) \
+         AND ($5 IS NULL OR r.queue = $5) AND ($6 IS NULL OR r.consumer_group = $6) AND r.status = ANY ($7) \
+         ORDER BY r.failed_at DESC, r.id DESC LIMIT $8 OFFSET $9",
+        &[
+            uuid(tenant).into(),
+            partition_id.map(uuid).into(),
+            transaction_id.into(),
+            transaction_id.map(|t| transaction_hash(t) as i64).into(),
+            filter.queue.into(),
+            filter.group.into(),
+            filter.statuses().into(),
+            page.limit.into(),
+            page.skip.into(),
         ],
     )
 }
 
 /// The record, locked until the transaction ends.
 pub fn lock(tenant: u128, id: u128) -> Option<Record> {
-    let statement = format!("SELECT {COLUMNS} FROM queen.dead_letter_record WHERE tenant = $1 AND id = $2 FOR UPDATE");
+    let statement = format!(
+        "SELECT {COLUMNS} FROM queen.dead_letter_record r WHERE r.tenant = $1 AND r.id = $2 \
+         AND r.status IN ('pending', 'approved') FOR UPDATE"
+    );
     spi::as_owner(|client| {
         client
             .update(&statement, None, &[uuid(tenant).into(), uuid(id).into()])?
@@ -161,6 +316,27 @@ pub fn lock(tenant: u128, id: u128) -> Option<Record> {
             .transpose()
     })
     .unwrap_or_else(|e| pgrx::error!("locking a dead letter: {e}"))
+}
+
+/// The record, locked until the transaction ends, if nobody has decided on it; of whatever tenant.
+pub fn lock_open(id: u128) -> Option<Record> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM queen.dead_letter_record r WHERE r.id = $1 AND r.status IN ('pending', 'approved') FOR UPDATE"
+    );
+    spi::as_owner(|client| {
+        client.update(&statement, None, &[uuid(id).into()])?.map(|row| read(&row)).next().transpose()
+    })
+    .unwrap_or_else(|e| pgrx::error!("locking a dead letter: {e}"))
+}
+
+/// The record's message is in a queue again.
+pub fn set_replayed(id: u128) {
+    spi::as_owner(|client| {
+        client
+            .update("UPDATE queen.dead_letter_record SET status = 'replayed' WHERE id = $1", None, &[uuid(id).into()])
+            .map(|_| ())
+    })
+    .unwrap_or_else(|e| pgrx::error!("marking a dead letter: {e}"));
 }
 
 fn delete(condition: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> i64 {
@@ -179,9 +355,13 @@ pub fn delete_row(tenant: u128, id: u128) -> i64 {
 /// Every group's record of one message.
 pub fn delete_message(tenant: u128, partition_id: u128, transaction_id: &str) -> i64 {
     delete(
-        "tenant = $1 AND partition_id = $2 AND transaction_id = $3 \
-         AND pg_catalog.hashtextextended(transaction_id, 0) = pg_catalog.hashtextextended($3, 0)",
-        &[uuid(tenant).into(), uuid(partition_id).into(), transaction_id.into()],
+        "tenant = $1 AND partition_id = $2 AND transaction_id = $3 AND transaction_hash = $4",
+        &[
+            uuid(tenant).into(),
+            uuid(partition_id).into(),
+            transaction_id.into(),
+            (transaction_hash(transaction_id) as i64).into(),
+        ],
     )
 }
 
@@ -208,8 +388,19 @@ pub fn offsets(partition_id: u128) -> std::collections::HashSet<i64> {
 }
 
 impl Record {
+    /// Where a list goes on behind this record: opaque to whoever has it.
+    pub fn page_cursor(&self) -> String {
+        format!("{:x}-{:032x}", self.failed_at, self.id)
+    }
+
     /// The columns of type `dead_letter`; `text` is the payload as it may be shown.
-    pub fn row<'a>(&'a self, text: &'a str, headers: Option<&'a str>, sealed: bool) -> [Value<'a>; 20] {
+    pub fn row<'a>(
+        &'a self,
+        text: &'a str,
+        headers: Option<&'a str>,
+        sealed: bool,
+        cursor: &'a str,
+    ) -> [Value<'a>; 31] {
         [
             Value::Uuid(self.id),
             Value::Text(&self.queue),
@@ -231,6 +422,23 @@ impl Record {
             Value::Time(self.first_failed_at),
             Value::Time(self.failed_at),
             Value::Bool(sealed),
+            Value::Text(&self.class),
+            Value::Text(&self.code),
+            Value::Text(&self.fingerprint),
+            Value::opt_text(self.payload_hash.as_deref()),
+            Value::Int4(self.attempts),
+            crate::pg::call::jsonb(&self.retry_policy),
+            Value::opt_text(self.traceparent.as_deref()),
+            Value::Text(&self.redaction),
+            Value::Text(&self.status),
+            Value::Int4(self.hops),
+            Value::Text(cursor),
         ]
     }
+}
+
+/// Reads what [`Record::page_cursor`] wrote.
+pub fn parse_page_cursor(text: &str) -> Option<(i64, u128)> {
+    let (time, id) = text.split_once('-').filter(|(_, id)| id.len() == 32)?;
+    Some((i64::from_str_radix(time, 16).ok()?, u128::from_str_radix(id, 16).ok()?))
 }

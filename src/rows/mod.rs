@@ -1,12 +1,15 @@
 //! One file a table: how its rows are found, written and locked.
 
+pub mod audit;
 pub mod cursor;
 pub mod dead_letter;
+pub mod dlq_tally;
 pub mod floor;
 pub mod lane;
 pub mod partition;
 pub mod queue;
 pub mod ready;
+pub mod replay_plan;
 pub mod segment;
 pub mod subscription;
 pub mod trace;

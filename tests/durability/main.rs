@@ -5,3 +5,5 @@ mod crash;
 mod dump;
 mod exactly_once;
 mod lifecycle;
+mod replay;
+mod worked;

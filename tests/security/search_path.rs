@@ -36,7 +36,7 @@ async fn set_trap(admin: &Client) {
 }
 
 /// Calls that reach every statement the broker makes for itself.
-const CALLS: [&str; 38] = [
+const CALLS: [&str; 48] = [
     "SELECT queen.push('q', '1', transaction_id => 'x')",
     "SELECT queen.push_many('q', ARRAY['1']::pg_catalog.jsonb[], transaction_ids => ARRAY['y'])",
     "SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":1,\"transactionId\":\"a\"}]')",
@@ -64,6 +64,16 @@ const CALLS: [&str; 38] = [
     "SELECT queen.verify()",
     "SELECT queen.dlq('q', 'g')",
     "SELECT queen.dlq_move_v1(d.id) FROM queen.dlq('q', 'g') d",
+    "SELECT queen.dlq_run((queen.dlq_plan('r', 'c', filter => '{\"queue\": \"q\", \"payload\": \"$\"}') ->> 'planId')::pg_catalog.uuid)",
+    "CALL queen.run_replays(2000)",
+    "SELECT queen.dlq_plan_status(p.plan_id) FROM queen.replay_plans p",
+    "SELECT queen.dlq_cancel_plan((queen.dlq_plan('r', 'c', ids => '{}') ->> 'planId')::pg_catalog.uuid)",
+    "SELECT queen.dlq_events()",
+    "SELECT queen.dlq_ancestry('0190aaaa-0000-7000-8000-00000000000f')",
+    "SELECT queen.dlq_discard(ARRAY[d.id], 'test', 'n') FROM queen.dlq('q') d",
+    "SELECT queen.dlq_repair(d.id, '1', 'r') FROM queen.dlq('q') d",
+    "SELECT queen.process_once('c', '0190aaaa-0000-7000-8000-00000000000f')",
+    "SELECT queen.actor()",
     "SELECT queen.dlq_purge('q', 'g')",
     "SELECT queen.set_subscription('h', '2020-01-01')",
     "SELECT queen.record_trace(p.partition_id, 'a', '1', trace_names => ARRAY['n']) FROM queen.partitions p",

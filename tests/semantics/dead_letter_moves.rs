@@ -52,7 +52,11 @@ async fn a_move_elsewhere_creates_what_is_missing_and_keeps_payload_and_headers(
         (&json!("new.queue"), &json!("p7"), &json!(0))
     );
     let message = db.rows("SELECT partition, payload_text, headers FROM queen.messages('new.queue')").await;
-    assert_eq!(message, "p7|{\"b\" : 1.50}|{\"h\": 1}");
+    let original = db.rows("SELECT message_id FROM queen.messages('q')").await;
+    let headers = format!(
+        r#"{{"h": 1, "x-replay-hops": "1", "x-causation-id": "{original}", "x-original-transaction-id": "a"}}"#
+    );
+    assert_eq!(message, format!("p7|{{\"b\" : 1.50}}|{headers}"));
     assert_eq!(db.rows("SELECT namespace FROM queen.queues WHERE queue = 'new.queue'").await, "new");
 }
 

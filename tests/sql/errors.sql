@@ -60,6 +60,27 @@ SELECT queen.renew_lease(:'lease_id', 0);
 SELECT queen.configure('q', '{}', 'patch');
 SELECT queen.messages(status => 'lost');
 SELECT queen.ack_lease(NULL);
+-- QN020 to QN027 replay plans
+SELECT queen.dlq_plan_status('0190aaaa-0000-7000-8000-00000000000f');
+SELECT status FROM queen.push('dead', '1');
+SELECT status FROM queen.push('dead', '2', partition => 'other');
+SELECT a.dlq AS filed FROM queen.pop('dead', 'g', subscription_mode => 'all') m
+ CROSS JOIN LATERAL queen.nack(m.lease_id, m.transaction_id, 'boom', 'dlq') a;
+SELECT a.dlq AS filed FROM queen.pop('dead', 'g', subscription_mode => 'all') m
+ CROSS JOIN LATERAL queen.nack(m.lease_id, m.transaction_id, 'boom', 'dlq') a;
+SELECT queen.dlq_plan('r', 'c', filter => '{"queue": "dead"}') ->> 'planId' AS plan_id \gset
+SELECT queen.dlq_widen(:'plan_id');
+SELECT queen.configure('dead', '{"requireApproval": true}') IS NOT NULL AS configured;
+SELECT queen.dlq_run(:'plan_id');
+SELECT queen.dlq_approve(:'plan_id');
+SELECT queen.dlq_plan('r', 'c', filter => '{"consumerGroup": "g"}', max_records => 1);
+UPDATE queen.replay_plan SET rate = 1000;
+SET queen.actor = 'somebody else';
+SELECT queen.dlq_approve(:'plan_id');
+UPDATE queen.replay_plan SET expires_at = now();
+SELECT queen.dlq_approve(:'plan_id');
+RESET queen.actor;
+SELECT queen.dlq_repair('0190aaaa-0000-7000-8000-00000000000f', '1', 'r');
 -- 22007 times
 SELECT queen.pop('q', 'new', subscription_from => 'soon');
 -- 25001 inside a transaction block, 25006 in a read-only one
@@ -106,3 +127,9 @@ CALL queen.wait_changes(NULL, 0);
 ROLLBACK;
 SELECT queen.due_json('{"secret": 1}');
 SELECT queen.decode_segment('\x00');
+SELECT queen.dlq_plan('r', 'c', filter => '{"colour": "secret"}');
+SELECT queen.dlq_discard('{}', 'boring', 'n');
+BEGIN;
+CALL queen.run_replays(0);
+ROLLBACK;
+DELETE FROM queen.dlq_event;

@@ -55,6 +55,11 @@ impl Deliveries {
         self.steps.first().map_or(0, |step| step.count)
     }
 
+    /// How often the message at `offset` has been delivered so far; `offset` is not below the first uncommitted one.
+    pub fn attempts_of(&self, offset: i64) -> i32 {
+        self.steps.iter().find(|step| step.end >= offset).map_or(0, |step| step.count)
+    }
+
     /// Forgets everything at or below `committed`.
     pub fn advance(&mut self, committed: i64) {
         self.steps.retain(|step| step.end > committed);

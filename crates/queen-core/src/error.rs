@@ -58,6 +58,22 @@ pub enum ErrorKind {
     PermissionDenied,
     /// A call asks for more than one call may have.
     LimitExceeded,
+    /// There is no such replay plan.
+    PlanNotFound,
+    /// A replay plan is in a state that does not allow this step.
+    PlanState,
+    /// A replay needs an approval first.
+    ApprovalRequired,
+    /// A replay plan is past its expiry.
+    PlanExpired,
+    /// A replay plan is not what was planned or approved.
+    PlanAltered,
+    /// A replay plan selects more records than it may.
+    PlanTooLarge,
+    /// Whoever planned a replay cannot approve it.
+    OwnPlan,
+    /// There is no such dead letter to act on.
+    DeadLetterNotFound,
     /// A defect of the broker.
     Internal,
 }
@@ -101,6 +117,14 @@ impl ErrorKind {
         Self::NotPreloaded,
         Self::PermissionDenied,
         Self::LimitExceeded,
+        Self::PlanNotFound,
+        Self::PlanState,
+        Self::ApprovalRequired,
+        Self::PlanExpired,
+        Self::PlanAltered,
+        Self::PlanTooLarge,
+        Self::OwnPlan,
+        Self::DeadLetterNotFound,
         Self::Internal,
     ];
 
@@ -196,6 +220,30 @@ impl ErrorKind {
             Self::LimitExceeded => {
                 row("QN019", 413, "limit_exceeded", "one call asks for more than one call may have; split it")
             }
+            Self::PlanNotFound => row("QN020", 404, "plan_not_found", "there is no such replay plan for this tenant"),
+            Self::PlanState => {
+                row("QN021", 409, "plan_state", "the replay plan is in a state that does not allow this")
+            }
+            Self::ApprovalRequired => row(
+                "QN022",
+                403,
+                "approval_required",
+                "the queue wants a second person's approval before its dead letters are replayed",
+            ),
+            Self::PlanExpired => row("QN023", 409, "plan_expired", "the replay plan has expired; make a new one"),
+            Self::PlanAltered => {
+                row("QN024", 409, "plan_altered", "the replay plan is not what was planned or approved")
+            }
+            Self::PlanTooLarge => {
+                row("QN025", 413, "plan_too_large", "the replay plan selects more records than its max_records")
+            }
+            Self::OwnPlan => row("QN026", 403, "own_plan", "whoever made a replay plan cannot approve it"),
+            Self::DeadLetterNotFound => row(
+                "QN027",
+                404,
+                "dead_letter_not_found",
+                "there is no such dead letter for this tenant, or it is replayed or discarded already",
+            ),
             Self::Internal => row("XX000", 500, "internal", "a defect of the broker; please report it"),
         }
     }

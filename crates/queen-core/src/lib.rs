@@ -11,13 +11,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod ack;
+pub mod classify;
 pub mod deliveries;
 pub mod envelope;
 pub mod error;
+pub mod fingerprint;
+pub mod headers;
 pub mod id;
+pub mod mask;
 pub mod names;
 pub mod options;
 pub mod payload;
+pub mod redact;
+pub mod replay;
 pub mod segment;
 
 pub use error::{Error, ErrorKind};

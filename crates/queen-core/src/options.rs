@@ -1,18 +1,19 @@
 //! The options of a queue.
 //!
-//! The 21 options of the wire. A few of them (`priority`, `retryDelay`, `maxSize`, `ttl`) are kept and
+//! The 21 options of the wire, and those of dead letters, which are off by default. A few of them (`priority`, `retryDelay`, `maxSize`, `ttl`) are kept and
 //! echoed only.
 
 mod change;
 #[cfg(test)]
 mod tests;
 
+use crate::classify::Rule;
 use crate::error::{ErrorKind, into_error};
 use crate::names::namespace_task;
 use serde::{Deserialize, Serialize};
 
 /// Every option by its wire name, in the order of the documentation.
-pub const OPTION_NAMES: [&str; 21] = [
+pub const OPTION_NAMES: [&str; 29] = [
     "namespace",
     "task",
     "priority",
@@ -34,6 +35,14 @@ pub const OPTION_NAMES: [&str; 21] = [
     "dedupWindowSeconds",
     "retentionSinkHold",
     "retentionSinkHoldMaxSeconds",
+    "deadLetterTo",
+    "deadLetterRules",
+    "deadLetterPayload",
+    "redactionAllow",
+    "requireApproval",
+    "owner",
+    "runbook",
+    "severity",
 ];
 
 /// Longest lease in seconds: 7 days.
@@ -169,6 +178,35 @@ pub struct QueueOptions {
     pub retention_sink_hold: String,
     /// Longest such wait in seconds; 60 to 31536000.
     pub retention_sink_hold_max_seconds: i32,
+    /// Queue that dead letters are pushed to as well: a name, or a suffix that begins with a dot; empty = none.
+    pub dead_letter_to: String,
+    /// What error texts mean, in order.
+    pub dead_letter_rules: Vec<Rule>,
+    /// What of a payload a dead letter keeps.
+    pub dead_letter_payload: Evidence,
+    /// Paths of payloads that redaction leaves.
+    pub redaction_allow: Vec<String>,
+    /// Replays need a second person.
+    pub require_approval: bool,
+    /// Who looks after the queue; at most 255 characters.
+    pub owner: String,
+    /// Where to read what to do; at most 255 characters.
+    pub runbook: String,
+    /// How bad its dead letters are; at most 255 characters.
+    pub severity: String,
+}
+
+/// What of a payload (and of credentials in error texts and headers) a dead letter keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Evidence {
+    /// Everything.
+    #[default]
+    Keep,
+    /// What the allowlist names.
+    Redact,
+    /// Everything, sealed with the key ring, shown redacted to who may only look.
+    Encrypt,
 }
 
 impl Default for QueueOptions {
@@ -202,6 +240,14 @@ impl QueueOptions {
             dedup_window_seconds: 3600,
             retention_sink_hold: String::new(),
             retention_sink_hold_max_seconds: 604_800,
+            dead_letter_to: String::new(),
+            dead_letter_rules: Vec::new(),
+            dead_letter_payload: Evidence::Keep,
+            redaction_allow: Vec::new(),
+            require_approval: false,
+            owner: String::new(),
+            runbook: String::new(),
+            severity: String::new(),
         }
     }
 
@@ -238,10 +284,22 @@ impl QueueOptions {
         Ok(options)
     }
 
-    /// One flat camelCase JSON object with all 21 options.
+    /// One flat camelCase JSON object with all options.
     pub fn to_json(&self) -> String {
         // Strings, booleans and integers always serialize.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The queue that dead letters of this queue are pushed to as well; None when there is none, or it is this one.
+    pub fn dead_letter_queue_of(&self, queue: &str) -> Option<String> {
+        let to = &self.dead_letter_to;
+        let name = if to.starts_with('.') { format!("{queue}{to}") } else { to.clone() };
+        (!to.is_empty() && name != queue && crate::names::check_queue(&name).is_ok()).then_some(name)
+    }
+
+    /// The retry policy in force, one JSON object: part of a dead letter's evidence.
+    pub fn retry_policy(&self) -> String {
+        format!(r#"{{"retryLimit":{},"retryDelay":{}}}"#, self.retry_limit, self.retry_delay)
     }
 
     /// Whether exhausted messages are filed as dead letters: either of the two switches does it.

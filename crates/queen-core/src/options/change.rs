@@ -1,7 +1,10 @@
 //! Applying a JSON object of changes to options.
 
-use super::{MAX_LEASE_SECONDS, OptionsError, QueueOptions};
-use crate::names::{MAX_NAME_CHARS, MAX_SHOWN_CHARS, cut};
+use super::{Evidence, MAX_LEASE_SECONDS, OptionsError, QueueOptions};
+use crate::classify::{Rule, Rules};
+use crate::names::{MAX_NAME_CHARS, MAX_SHOWN_CHARS, check_queue, cut};
+use crate::redact::Allow;
+use serde::Deserialize;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
@@ -71,6 +74,14 @@ fn change(
         "retentionSinkHold" => retention_sink_hold: sink;
         "retentionSinkHoldMaxSeconds" =>
             retention_sink_hold_max_seconds: within(60..=31_536_000);
+        "deadLetterTo" => dead_letter_to: queue_or_suffix;
+        "deadLetterRules" => dead_letter_rules: rules;
+        "deadLetterPayload" => dead_letter_payload: evidence;
+        "redactionAllow" => redaction_allow: paths;
+        "requireApproval" => require_approval: boolean;
+        "owner" => owner: label;
+        "runbook" => runbook: label;
+        "severity" => severity: label;
     }
     Ok(())
 }
@@ -135,4 +146,38 @@ fn sink(name: &'static str, value: &Value) -> Result<String, OptionsError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let text = value.as_str().filter(|text| text.len() <= 64 && text.bytes().all(plain));
     text.map(str::to_owned).ok_or_else(|| wrong(name, value, "a string that matches [A-Za-z0-9._-]{0,64} is allowed"))
+}
+
+/// Where dead letters go: nothing, a queue name, or a suffix that makes one.
+fn queue_or_suffix(name: &'static str, value: &Value) -> Result<String, OptionsError> {
+    let fits = |text: &str| text.is_empty() || (check_queue(text).is_ok() && text != ".");
+    let text = value.as_str().filter(|text| fits(text));
+    text.map(str::to_owned).ok_or_else(|| {
+        wrong(name, value, "a queue name, a suffix that begins with a dot, or an empty string is allowed")
+    })
+}
+
+/// The rules of classification. A pattern may quote what must not be shown, so that no value is.
+fn rules(name: &'static str, value: &Value) -> Result<Vec<Rule>, OptionsError> {
+    let refuse = |allowed: String| OptionsError::Value { name, shown: "what was given".to_owned(), allowed };
+    let rules = Vec::<Rule>::deserialize(value).map_err(|_| {
+        let allowed = "a list of {\"pattern\": text, \"class\": transient, permanent, poison, malformed, expired, \
+                       policy or unknown, \"code\": text} is allowed";
+        refuse(allowed.to_owned())
+    })?;
+    Rules::compile(&rules).map_err(refuse)?;
+    Ok(rules)
+}
+
+fn evidence(name: &'static str, value: &Value) -> Result<Evidence, OptionsError> {
+    Evidence::deserialize(value).map_err(|_| wrong(name, value, "\"keep\", \"redact\" or \"encrypt\" is allowed"))
+}
+
+/// The paths that redaction leaves.
+fn paths(name: &'static str, value: &Value) -> Result<Vec<String>, OptionsError> {
+    let refuse = |allowed: String| wrong(name, value, allowed);
+    let paths = Vec::<String>::deserialize(value)
+        .map_err(|_| refuse("a list of paths such as \"$.order.id\" is allowed".to_owned()))?;
+    Allow::parse(&paths).map_err(refuse)?;
+    Ok(paths)
 }

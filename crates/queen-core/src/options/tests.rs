@@ -12,7 +12,7 @@ fn error(json: &str) -> OptionsError {
 }
 
 #[test]
-fn json_has_exactly_the_21_options_under_their_wire_names() {
+fn json_has_exactly_the_options_under_their_wire_names() {
     let json = QueueOptions::configured_default().to_json();
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
@@ -159,5 +159,37 @@ proptest! {
         let _ = options.merge(&text, Mode::Merge);
         let _ = options.merge(&serde_json::json!({ OPTION_NAMES[at]: value }).to_string(), Mode::Replace);
         let _ = options.merge(&format!(r#"{{"{}":{value}}}"#, OPTION_NAMES[at]), Mode::Replace);
+    }
+}
+
+#[test]
+fn options_of_dead_letters_are_off_by_default_and_checked() {
+    let options = QueueOptions::configured_default();
+    assert_eq!(options.dead_letter_queue_of("q"), None);
+    assert_eq!((options.dead_letter_payload, options.require_approval), (Evidence::Keep, false));
+    for (json, queue, wanted) in [
+        (r#"{"deadLetterTo":".dead"}"#, "q", Some("q.dead")),
+        (r#"{"deadLetterTo":"graves"}"#, "q", Some("graves")),
+        (r#"{"deadLetterTo":"graves"}"#, "graves", None),
+    ] {
+        assert_eq!(merged(json).dead_letter_queue_of(queue).as_deref(), wanted, "{json}");
+    }
+    assert_eq!(merged(r#"{"deadLetterTo":".dead"}"#).dead_letter_queue_of(&"q".repeat(255)), None);
+    let rules = r#"{"deadLetterRules":[{"pattern":"(?i)timeout","class":"transient","code":"T"}]}"#;
+    assert_eq!(merged(&merged(rules).to_json()), merged(rules));
+    for bad in [
+        r#"{"deadLetterTo":"."}"#,
+        r#"{"deadLetterTo":1}"#,
+        r#"{"deadLetterRules":{}}"#,
+        r#"{"deadLetterRules":[{"pattern":"(","class":"transient"}]}"#,
+        r#"{"deadLetterRules":[{"pattern":"a","class":"odd"}]}"#,
+        r#"{"deadLetterRules":[{"pattern":"a","class":"poison","more":1}]}"#,
+        r#"{"deadLetterPayload":"drop"}"#,
+        r#"{"redactionAllow":"$.a"}"#,
+        r#"{"redactionAllow":["a"]}"#,
+        r#"{"requireApproval":"yes"}"#,
+        r#"{"owner":5}"#,
+    ] {
+        assert_eq!(error(bad).kind(), ErrorKind::InvalidOption, "{bad}");
     }
 }

@@ -1,0 +1,229 @@
+//! Credentials in free text: found by shape, replaced by `[REDACTED]`.
+//!
+//! When in doubt a text is masked: a masked identifier costs a look into the log, a stored password costs more. Matching is
+//! linear in the text, and only its beginning is looked at, as no more of it is kept.
+
+use crate::names::{MAX_ERROR_TEXT_BYTES, clean_error_text};
+use regex::{Captures, Regex};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// What stands where something was removed.
+pub const REDACTED: &str = "[REDACTED]";
+/// Lines of a stack trace that are kept.
+pub const MAX_LINES: usize = 40;
+/// Bytes that are looked at: masking makes a text shorter, so more than is kept.
+const WINDOW_BYTES: usize = 4 * MAX_ERROR_TEXT_BYTES;
+/// A digit sequence as long as a card number.
+const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
+
+/// A shape, and what replaces it: its first group, if that is kept, and the mark between the quotes of the others.
+struct Shape {
+    regex: Regex,
+    keep: bool,
+}
+
+static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+    let shapes: &[(&str, bool)] = &[
+        // Private keys, to their end or that of the text.
+        (r"(?s)-----BEGIN [A-Z0-9 ]*-----.*?(?:-----END [A-Z0-9 ]*-----|\z)", false),
+        // Headers that carry credentials: the rest of the line.
+        (
+            r"(?i)(\b(?:proxy-)?authorization|\b(?:set-)?cookie2?|\bx-(?:[a-z-]*-)?(?:api-key|auth-token|access-token|csrf-token|amz-security-token))\\*[\x22']?\s*[:=][^\r\n]+",
+            true,
+        ),
+        // Tokens by their scheme.
+        (r"(?i)(\bbearer)\s+\S+", true),
+        (r"(?i)(\b(?:basic|digest|negotiate|apikey)\s+)[A-Za-z0-9+/._~=-]{8,}", true),
+        // JSON web tokens.
+        (r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,4}", false),
+        // User and password of a connection string.
+        (r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s\x22'<>]*@", true),
+        // name=value, name: value, "name":"value", also escaped once more; and --name value.
+        (
+            r#"(?ix)
+            ( \b [\w.-]* (?: passw(?:or)?d | passwd | passphrase | pwd | secret | token | api[_-]?key | access[_-]?key
+              | private[_-]?key | account[_-]?key | shared[_-]?key | credential | session[_-]?id | sessid | signature
+              | card[_-]?(?:number|no) | cvv2? | cvc | ssn | iban ) [\w.-]*
+              \\* ["']? \s* (?: => | := | [:=] ) \s* )
+            (?: (\\+["']) [^\r\n]*? (?: \\+["'] | $ ) | (") (?: [^"\\\r\n] | \\. )* (?: " | $ ) | (') (?: [^'\\\r\n] | \\. )* (?: ' | $ )
+              | [^\s,;&"']+ )"#,
+            true,
+        ),
+        (r"(?i)(--?(?:password|passwd|token|secret|api-?key)\s+)[^\s-]\S*", true),
+        // Keys of well-known makers.
+        (
+            r"\b(?:(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}|(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{12,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|AIza[A-Za-z0-9_-]{16,}|glpat-[A-Za-z0-9_-]{12,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|SG\.[A-Za-z0-9_.-]{16,}|ya29\.[A-Za-z0-9_-]{12,}|whsec_[A-Za-z0-9]{12,})",
+            false,
+        ),
+    ];
+    // All of them are constant and tested.
+    shapes.iter().filter_map(|&(text, keep)| Some(Shape { regex: Regex::new(text).ok()?, keep })).collect()
+});
+
+/// Words that could be keys in hexadecimal or base64.
+static LONG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{32,}={0,2}").ok());
+/// Digits that could be a card number, however they are grouped; or a UUID, which is none.
+static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|[0-9](?:[ .-]?[0-9]){12,}").ok()
+});
+
+/// The text with everything replaced that looks like a credential or a card number. UUIDs stay.
+pub fn mask(text: &str) -> Cow<'_, str> {
+    let mut masked = Cow::Borrowed(text);
+    for shape in SHAPES.iter() {
+        replace(&mut masked, &shape.regex, |found| {
+            let kept = found.get(1).filter(|_| shape.keep).map_or("", |kept| kept.as_str());
+            let blank = if kept.is_empty() || kept.ends_with(|c: char| !c.is_alphanumeric()) { "" } else { ": " };
+            let quote = (2..found.len()).find_map(|n| found.get(n)).map_or("", |quote| quote.as_str());
+            format!("{kept}{blank}{quote}{REDACTED}{quote}")
+        });
+    }
+    if let Some(words) = LONG.as_ref() {
+        replace(&mut masked, words, |found| if is_key(&found[0]) { REDACTED.to_owned() } else { found[0].to_owned() });
+    }
+    if let Some(digits) = DIGITS.as_ref() {
+        replace(
+            &mut masked,
+            digits,
+            |found| if has_card(&found[0]) { REDACTED.to_owned() } else { found[0].to_owned() },
+        );
+    }
+    masked
+}
+
+/// An error text fit to be stored where evidence is redacted: cleaned, masked, at most 40 lines and 4 KiB.
+pub fn error_text(text: &str) -> String {
+    let mut end = text.len().min(WINDOW_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut window = &text[..end];
+    if end < text.len() {
+        // A credential that goes on behind the window would no longer look like one: the last word goes.
+        let boundary = window.rfind(char::is_whitespace).unwrap_or(0);
+        window = &window[..boundary];
+    }
+    let mut masked = mask(window).into_owned();
+    if let Some((at, _)) = masked.match_indices('\n').nth(MAX_LINES - 1) {
+        masked.truncate(at);
+    }
+    clean_error_text(&masked)
+}
+
+fn replace(text: &mut Cow<'_, str>, regex: &Regex, with: impl Fn(&Captures<'_>) -> String) {
+    if let Cow::Owned(changed) = regex.replace_all(text, with) {
+        *text = Cow::Owned(changed);
+    }
+}
+
+fn is_key(word: &str) -> bool {
+    let digit = word.bytes().any(|b| b.is_ascii_digit());
+    let letter = word.bytes().any(|b| b.is_ascii_alphabetic());
+    digit && letter && crate::id::parse_canonical(word).is_none()
+}
+
+/// Whether some part of a sequence of digits, separators aside, has a card number's length and check digit.
+fn has_card(run: &str) -> bool {
+    if crate::id::parse_canonical(run).is_some() {
+        return false;
+    }
+    let digits: Vec<u32> = run.chars().filter_map(|c| c.to_digit(10)).collect();
+    CARD_DIGITS.into_iter().any(|length| digits.windows(length).any(luhn))
+}
+
+fn luhn(digits: &[u32]) -> bool {
+    let doubled = |d: u32| if d > 4 { 2 * d - 9 } else { 2 * d };
+    let sum: u32 = digits.iter().rev().enumerate().map(|(n, &d)| if n % 2 == 1 { doubled(d) } else { d }).sum();
+    sum.is_multiple_of(10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Texts with a secret, and the secret.
+    const SEEDED: &[(&str, &str)] = &[
+        ("GET /x: Authorization: Bearer abc.def-1, status 401", "abc.def-1"),
+        ("bearer hunter2hunter2", "hunter2hunter2"),
+        ("sent Basic dXNlcjpwYXNzd29yZA== to it", "dXNlcjpwYXNzd29yZA"),
+        ("key sk-live-4eC39HqLyjWDarjtT1 refused", "4eC39HqLyjWDarjtT1"),
+        ("AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
+        ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "16C7e42F292c6912E7710c838347Ae178B4a"),
+        ("xoxb-123456789012-abcdefGHIJ", "abcdefGHIJ"),
+        ("postgres://app:p@ss/w0rd@db.local:5432/x down", "w0rd"),
+        ("Server=db;User Id=sa;Password=hunter2;", "hunter2"),
+        ("{\"password\": \"hun ter2\", \"a\": 1}", "hun ter2"),
+        (r#"{\"api_key\":\"hun ter2\"}"#, "ter2"),
+        ("client_secret => hunter2", "hunter2"),
+        ("mysql --password hunter2 -h x", "hunter2"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_123", "eyJzdWIiOiIxIn0"),
+        ("card 4111 1111 1111 1111 declined", "1111 1111"),
+        ("card 4111-1111-1111-1111", "1111-1111"),
+        ("pan=4242424242424242;", "424242"),
+        ("Cookie: sid=1; theme=dark", "sid=1"),
+        ("x-api-key: short", "short"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIB\nabc\n-----END RSA PRIVATE KEY-----", "MIIB"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIB", "MIIB"),
+        ("hash 5f4dcc3b5aa765d61d8327deb882cf99 leaked", "5f4dcc3b5aa765d61d8327deb882cf99"),
+    ];
+
+    #[test]
+    fn every_shape_compiles() {
+        assert_eq!(SHAPES.len(), 9);
+        assert!(LONG.is_some() && DIGITS.is_some());
+    }
+
+    #[test]
+    fn secrets_of_every_kind_are_masked_and_masking_again_changes_nothing() {
+        for (text, secret) in SEEDED {
+            let masked = mask(text).into_owned();
+            assert!(!masked.contains(secret), "{masked}");
+            assert!(masked.contains(REDACTED), "{masked}");
+            assert_eq!(mask(&masked), masked);
+        }
+    }
+
+    #[test]
+    fn what_tells_an_operator_something_stays() {
+        for text in [
+            "timeout after 3000 ms at order 0190aaaa-0000-7000-8000-00000000000f",
+            "password authentication failed for user \"app\"",
+            "java.lang.IllegalStateException: no handler\n\tat com.example.Worker.run(Worker.java:42)",
+            "HTTP 429 from https://api.example.com/v1/orders",
+            "created 2026-01-31T12:00:00Z",
+        ] {
+            assert_eq!(mask(text), text);
+        }
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_first_lines_and_no_secret_at_any_cut() {
+        let trace: String = (0..100).map(|n| format!("  at frame {n}\n")).collect();
+        assert_eq!(error_text(&trace).lines().count(), MAX_LINES);
+        for before in [4080, WINDOW_BYTES - 60, WINDOW_BYTES - 20] {
+            let text = format!("{} password=hunter2secret tail {}", "a b ".repeat(before / 4), "x ".repeat(1 << 19));
+            let kept = error_text(&text);
+            assert!(kept.len() <= MAX_ERROR_TEXT_BYTES && !kept.contains("hunter2"), "{before}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_seeded_secret_never_survives(n in 0..SEEDED.len(), before in "[a-z ,.]{0,40}", after in "[a-z ,.]{0,40}") {
+            let (text, secret) = SEEDED[n];
+            let masked = error_text(&format!("{before} {text} {after}"));
+            prop_assert!(!masked.contains(secret), "{}", masked);
+        }
+
+        #[test]
+        fn masking_is_idempotent_and_never_panics(text in "\\PC{0,120}", near in "[a-zA-Z0-9:=\"'@/\\[\\]. -]{0,80}") {
+            for text in [text, near] {
+                let once = mask(&text).into_owned();
+                prop_assert_eq!(mask(&once), once.as_str());
+                let _ = error_text(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+-- queen.dlq_repair: replay a dead letter with an edited payload.
+--
+-- The edited message is a new one, with an id of its own, the transaction id repair:<uuid>, and headers that name the
+-- original. The record is not edited: it stays as evidence, with status replayed.
+--
+-- Arguments:
+--   dlq_id        The record, not decided on yet; approved, if its queue has requireApproval.
+--   payload       The payload instead of the stored one; any JSON.
+--   reason        Why; not blank.
+--   to_queue      Queue, created if missing; by default its own.
+--   to_partition  Partition, created if missing; by default its own.
+-- Result: As dlq_move_v1, with partitionId; result is repaired.
+-- Errors: QN027 (no such record), QN022 (not approved), 22023 (reason blank), QN002, QN003 (payload), QN001 (bad name);
+--         QN009, QN010 (encrypted destination, no usable key).
+-- Tables: As dlq_move_v1; queen.dead_letter_record (updated), queen.dlq_event (written).
+-- Locks: As dlq_move_v1.
+CREATE FUNCTION queen.dlq_repair(
+    dlq_id uuid,
+    payload json,
+    reason text,
+    to_queue text DEFAULT NULL,
+    to_partition text DEFAULT NULL
+)
+    RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    old     text;
+    verdict jsonb;
+BEGIN
+    IF btrim(coalesce(reason, '')) = '' THEN
+        RAISE EXCEPTION 'reason must not be blank' USING ERRCODE = '22023';
+    END IF;
+    IF payload IS NULL THEN
+        RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'QN002';
+    END IF;
+    SELECT (queen.dlq_payload(r.payload, r.is_encrypted)).payload_text INTO old FROM queen.dead_letter_record r
+     WHERE r.id = dlq_repair.dlq_id AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
+       FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no dead letter % to repair', dlq_repair.dlq_id USING ERRCODE = 'QN027';
+    END IF;
+    verdict := queen.dlq_replay_row(dlq_repair.dlq_id, to_queue, to_partition, payload);
+    PERFORM queen.dlq_audit('repaired', dlq_repair.dlq_id, NULL, NULL, (verdict -> 'detail') || jsonb_build_object(
+        'reason', reason,
+        'originalPayloadHash', encode(sha256(convert_to(old, 'UTF8')), 'hex'),
+        'payloadHash', encode(sha256(convert_to(payload::text, 'UTF8')), 'hex')));
+    RETURN (verdict - 'detail') || '{"result": "repaired"}';
+END
+$$;
+
+COMMENT ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) IS
+'Replays a dead letter with an edited payload, as a new message; the record stays as it is.
+Example: SELECT queen.dlq_repair(id, ''{"id": 7, "total": 12}'', ''total was text'') FROM queen.dlq(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_repair(uuid, json, text, text, text) TO queen_operator, queen_sidecar;

@@ -1,0 +1,39 @@
+//! The audit of what people do with dead letters: rows are only ever added.
+
+use crate::broker::replay::Replayed;
+use crate::pg::spi;
+use crate::rows::dead_letter::Record;
+use pgrx::datum::Uuid;
+use queen_core::id;
+
+fn uuid(id: u128) -> Uuid {
+    Uuid::from_bytes(id.to_be_bytes())
+}
+
+/// Adds a row, in the name of the session's actor.
+pub fn note(action: &str, dlq_id: Option<u128>, queue: Option<&str>, detail: &serde_json::Value) {
+    spi::as_owner(|client| {
+        client
+            .update(
+                "SELECT queen.dlq_audit($1, $2, NULL, $3, $4::pg_catalog.jsonb)",
+                None,
+                &[action.into(), dlq_id.map(uuid).into(), queue.into(), detail.to_string().as_str().into()],
+            )
+            .map(|_| ())
+    })
+    .unwrap_or_else(|e| pgrx::error!("writing the audit: {e}"));
+}
+
+/// What the audit keeps of a replay: enough to tell the ancestry of a message when the record is gone.
+pub fn lineage(record: &Record, replayed: &Replayed) -> serde_json::Value {
+    serde_json::json!({
+        "messageId": id::format(replayed.message_id),
+        "transactionId": replayed.transaction_id,
+        "originalMessageId": id::format(record.message_id),
+        "originalTransactionId": record.transaction_id,
+        "consumerGroup": record.group,
+        "toQueue": replayed.queue,
+        "toPartition": replayed.partition,
+        "hops": replayed.hops,
+    })
+}
