@@ -42,6 +42,12 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         // Both a producer and a consumer: of the single roles the admin only.
         call("transaction", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &admin),
         call("dlq", "", &view),
+        call("dlq_list", "", &view),
+        call("dlq_list_json", "", &view),
+        call("dlq_count", "", &view),
+        call("dlq_stats", "", &view),
+        // A trigger.
+        call("dlq_tally_change", "", &vec![]),
         call("messages", "", &view),
         call("message", &format!("{ID}, 'a'"), &view),
         call("read", &format!("{ID}, 0"), &view),
