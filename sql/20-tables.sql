@@ -159,7 +159,7 @@ CREATE TABLE queen.dlq_tally (
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
 
 CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
 BEGIN
   IF TG_OP = 'DELETE' THEN
@@ -180,8 +180,9 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.
-Example: UPDATE queen.dead_letter_record SET status = status;  -- calls it';
+COMMENT ON FUNCTION queen.dlq_tally_change() IS
+'Part of queen.dead_letter_record: keeps dlq_tally in step. A trigger, which nobody calls.
+Example: UPDATE queen.dead_letter_record SET status = ''approved'' WHERE false;';
 REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
 -- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
 CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record

@@ -4,6 +4,7 @@
 //! Nothing here may be a reason not to file: what cannot be classified is unknown, what cannot be sealed is redacted.
 
 use crate::broker::append::{Push, mint};
+use crate::broker::recent;
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
 use crate::guc;
@@ -98,13 +99,16 @@ pub fn file(
     if dead_letter::is_filed(tables, partition.id, &group.name, offset) {
         return Ok(None);
     }
-    let Some(stored) = segment::holding(tables, partition.pid, offset) else {
-        return Err(error(
-            ErrorKind::CorruptSegment,
-            format!("the message at offset {offset} cannot be dead-lettered: its segment is gone"),
-        ));
+    let gone = || {
+        let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
+        error(ErrorKind::CorruptSegment, what)
     };
-    let frame = stored.frame(offset)?;
+    let head = segment::at_or_before(tables, partition.pid, offset).filter(|h| h.end >= offset).ok_or_else(gone)?;
+    // Mostly this backend has just delivered it.
+    let frame = match recent::remembered(partition.pid, &head, offset) {
+        Some(frame) => frame,
+        None => segment::holding(tables, partition.pid, offset).ok_or_else(gone)?.frame(offset)?,
+    };
     let frame = frame.as_frame();
     let compiled = compiled(&queue.options);
     let nothing = Allow::default();
@@ -133,7 +137,7 @@ pub fn file(
         trace_id: frame.trace_id,
         producer: frame.producer.map(str::to_owned),
         retry_count: failure.retries,
-        enqueued_at: stored.created_at,
+        enqueued_at: head.created_at,
         first_failed_at: failure.first_failed_at,
         failed_at: failure.now,
         is_encrypted: evidence.sealed,

@@ -60,6 +60,14 @@ pub fn piece(pid: i64, head: Head, load: impl FnOnce() -> Stored) -> Piece {
     Piece { base: head.base, end: head.end, created_at: head.created_at, content }
 }
 
+/// The message at `offset` of a segment that is in memory, and not if it has to be loaded.
+pub fn remembered(pid: i64, head: &Head, offset: i64) -> Option<OwnedFrame> {
+    KEPT.with_borrow(|kept| {
+        let known = kept.iter().find(|k| k.pid == pid && k.base == head.base && k.created_at == head.created_at)?;
+        known.frames.get(usize::try_from(offset - head.base).ok()?).cloned()
+    })
+}
+
 /// One message of a segment, decoded without the others; an error when it is not as it was written.
 pub fn single(stored: &Stored, offset: i64) -> Result<Piece> {
     let frames = Rc::new(vec![stored.frame(offset)?]);

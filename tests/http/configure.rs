@@ -10,7 +10,8 @@ fn defaults() -> Value {
         "deadLetterQueue": true, "dlqAfterMaxRetries": true, "delayedProcessing": 0, "windowBuffer": 0,
         "retentionEnabled": false, "retentionSeconds": 0, "completedRetentionSeconds": 0, "maxWaitTimeSeconds": 0,
         "minPopWaitTime": 0, "encryptionEnabled": false, "dedupWindowSeconds": 3600, "retentionSinkHold": "",
-        "retentionSinkHoldMaxSeconds": 604_800,
+        "retentionSinkHoldMaxSeconds": 604_800, "deadLetterTo": "", "deadLetterRules": [], "deadLetterPayload": "keep",
+        "redactionAllow": [], "requireApproval": false, "owner": "", "runbook": "", "severity": "",
     })
 }
 
@@ -21,7 +22,9 @@ fn others() -> Value {
         "deadLetterQueue": false, "dlqAfterMaxRetries": false, "delayedProcessing": 1, "windowBuffer": 2,
         "retentionEnabled": true, "retentionSeconds": 86_400, "completedRetentionSeconds": 3600,
         "maxWaitTimeSeconds": 90_000, "minPopWaitTime": 50, "encryptionEnabled": true, "dedupWindowSeconds": 0,
-        "retentionSinkHold": "s3", "retentionSinkHoldMaxSeconds": 60,
+        "retentionSinkHold": "s3", "retentionSinkHoldMaxSeconds": 60, "deadLetterTo": ".dead",
+        "deadLetterRules": [{"pattern": "a", "class": "poison", "code": "A"}], "deadLetterPayload": "redact",
+        "redactionAllow": ["$.id"], "requireApproval": true, "owner": "o", "runbook": "r", "severity": "s",
     })
 }
 

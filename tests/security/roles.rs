@@ -51,6 +51,12 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         // Both a producer and a consumer: of the single roles the admin only.
         call("transaction", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &admin),
         call("dlq", "", &view_or_serve),
+        call("dlq_list", "", &view_or_serve),
+        call("dlq_list_json", "", &view_or_serve),
+        call("dlq_count", "", &view_or_serve),
+        call("dlq_stats", "", &view_or_serve),
+        // A trigger.
+        call("dlq_tally_change", "", &vec![]),
         call("messages", "", &view_or_serve),
         call("message", &format!("{ID}, 'a'"), &view_or_serve),
         call("read", &format!("{ID}, 0"), &view),

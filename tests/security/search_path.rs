@@ -20,7 +20,7 @@ const EVIL: &str = "
           'format(text, text)', 'length(text)', 'octet_length(bytea)', 'decode_segment(bytea)', 'push(text, jsonb)', 'unnest(anyarray)', 'hashtextextended(text, bigint)', 'to_hex(bigint)', 'lpad(text, int, text)'] LOOP
         EXECUTE format('CREATE FUNCTION evil.%s RETURNS bigint LANGUAGE plpgsql AS $f$ BEGIN PERFORM evil.boom(); RETURN 1; END $f$', f);
       END LOOP;
-      FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor', 'ready', 'dead_letter_record',
+      FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor', 'ready', 'dead_letter_record', 'dlq_tally',
           'dropped_duplicate', 'trace', 'trace_name', 'partition_extent', 'group_position', 'pg_proc', 'pg_class', 'pg_namespace'] LOOP
         EXECUTE format('CREATE VIEW evil.%I AS SELECT evil.op(1, 1)', t);
       END LOOP;
@@ -36,7 +36,7 @@ async fn set_trap(admin: &Client) {
 }
 
 /// Calls that reach every statement the broker makes for itself.
-const CALLS: [&str; 48] = [
+const CALLS: &[&str] = &[
     "SELECT queen.push('q', '1', transaction_id => 'x')",
     "SELECT queen.push_many('q', ARRAY['1']::pg_catalog.jsonb[], transaction_ids => ARRAY['y'])",
     "SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":1,\"transactionId\":\"a\"}]')",
@@ -63,6 +63,10 @@ const CALLS: [&str; 48] = [
     "SELECT queen.read(p.partition_id, 0) FROM queen.partitions p",
     "SELECT queen.verify()",
     "SELECT queen.dlq('q', 'g')",
+    "SELECT queen.dlq_list('q', status => 'all')",
+    "SELECT queen.dlq_list_json('q', error_code => 'x')",
+    "SELECT queen.dlq_count('q')",
+    "SELECT queen.dlq_stats('q')",
     "SELECT queen.dlq_move_v1(d.id) FROM queen.dlq('q', 'g') d",
     "SELECT queen.dlq_run((queen.dlq_plan('r', 'c', filter => '{\"queue\": \"q\", \"payload\": \"$\"}') ->> 'planId')::pg_catalog.uuid)",
     "CALL queen.run_replays(2000)",
@@ -99,7 +103,7 @@ const VIEWS: [&str; 5] = [
 async fn a_superuser_with_a_hostile_search_path_runs_nothing_of_it() {
     let (_, admin) = database().await;
     set_trap(&admin).await;
-    for sql in VIEWS.iter().chain(&CALLS).chain(&VIEWS) {
+    for sql in VIEWS.iter().chain(CALLS).chain(&VIEWS) {
         let answer = ask(&admin, sql).await;
         assert!(answer.is_ok(), "{sql}: {answer:?}");
     }
@@ -113,7 +117,7 @@ async fn a_plain_role_with_a_hostile_search_path_gets_the_brokers_rights_for_not
     shared_cluster().create_login("path_plain", &["queen_admin", "queen_sidecar"]);
     let client = shared_cluster().client_as(&db, "path_plain").await;
     rows(&client, "SET search_path = evil, public, pg_catalog").await;
-    for sql in VIEWS.iter().chain(&CALLS).chain(&VIEWS) {
+    for sql in VIEWS.iter().chain(CALLS).chain(&VIEWS) {
         let answer = ask(&client, sql).await;
         assert!(answer.is_ok(), "{sql}: {answer:?}");
     }
@@ -130,7 +134,7 @@ async fn temporary_tables_of_the_same_names_hide_nothing() {
     .await;
     rows(&admin, &tables).await;
     rows(&admin, "SET search_path = pg_temp, queen, pg_catalog").await;
-    for sql in VIEWS.iter().chain(&CALLS) {
+    for sql in VIEWS.iter().chain(CALLS) {
         let answer = ask(&admin, sql).await;
         assert!(answer.is_ok(), "{sql}: {answer:?}");
     }
