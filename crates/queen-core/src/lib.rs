@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod ack;
+pub mod deadline;
 pub mod deliveries;
 pub mod envelope;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod id;
 pub mod names;
 pub mod options;
 pub mod payload;
+pub mod retry;
 pub mod segment;
 
 pub use error::{Error, ErrorKind};

@@ -1,18 +1,20 @@
 //! The options of a queue.
 //!
-//! The 21 options of the wire. A few of them (`priority`, `retryDelay`, `maxSize`, `ttl`) are kept and
-//! echoed only.
+//! The 21 options of the wire, of which a few (`priority`, `maxSize`, `ttl`) are kept and echoed only, and after
+//! those what is off until somebody asks for it.
 
 mod change;
+mod retrying;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{ErrorKind, into_error};
 use crate::names::namespace_task;
+pub use retrying::{Backoff, Jitter};
 use serde::{Deserialize, Serialize};
 
 /// Every option by its wire name, in the order of the documentation.
-pub const OPTION_NAMES: [&str; 21] = [
+pub const OPTION_NAMES: [&str; 29] = [
     "namespace",
     "task",
     "priority",
@@ -34,6 +36,14 @@ pub const OPTION_NAMES: [&str; 21] = [
     "dedupWindowSeconds",
     "retentionSinkHold",
     "retentionSinkHoldMaxSeconds",
+    "retryBackoff",
+    "retryMaxDelay",
+    "retryJitter",
+    "maxElapsedSeconds",
+    "maxDeliveries",
+    "deadlines",
+    "autoPauseCount",
+    "autoPauseSeconds",
 ];
 
 /// Longest lease in seconds: 7 days.
@@ -137,7 +147,7 @@ pub struct QueueOptions {
     pub lease_time: i32,
     /// `failed` acks that are redelivered; the next one is terminal.
     pub retry_limit: i32,
-    /// Milliseconds; echoed only.
+    /// Milliseconds before a failed message is delivered again, if there is a [`Backoff`].
     pub retry_delay: i32,
     /// Echoed only.
     pub max_size: i32,
@@ -169,6 +179,22 @@ pub struct QueueOptions {
     pub retention_sink_hold: String,
     /// Longest such wait in seconds; 60 to 31536000.
     pub retention_sink_hold_max_seconds: i32,
+    /// How the pause after a failure grows.
+    pub retry_backoff: Backoff,
+    /// Milliseconds that such a pause has at most; 0 = no cap.
+    pub retry_max_delay: i32,
+    /// Share by which it is varied; 0 to 1.
+    pub retry_jitter: Jitter,
+    /// Seconds since the first failure after which the next one is final; 0 = without bound.
+    pub max_elapsed_seconds: i32,
+    /// Deliveries of a message to a group, lost leases included, before it is given up; 0 = any number.
+    pub max_deliveries: i32,
+    /// Honour the header `x-deadline`.
+    pub deadlines: bool,
+    /// Dead letters of one cause that pause a group; 0 = never.
+    pub auto_pause_count: i32,
+    /// Seconds within which they have to be filed; from 1.
+    pub auto_pause_seconds: i32,
 }
 
 impl Default for QueueOptions {
@@ -202,6 +228,14 @@ impl QueueOptions {
             dedup_window_seconds: 3600,
             retention_sink_hold: String::new(),
             retention_sink_hold_max_seconds: 604_800,
+            retry_backoff: Backoff::None,
+            retry_max_delay: 0,
+            retry_jitter: Jitter::default(),
+            max_elapsed_seconds: 0,
+            max_deliveries: 0,
+            deadlines: false,
+            auto_pause_count: 0,
+            auto_pause_seconds: 300,
         }
     }
 
@@ -238,7 +272,7 @@ impl QueueOptions {
         Ok(options)
     }
 
-    /// One flat camelCase JSON object with all 21 options.
+    /// One flat camelCase JSON object with all options.
     pub fn to_json(&self) -> String {
         // Strings, booleans and integers always serialize.
         serde_json::to_string(self).unwrap_or_default()
