@@ -5,6 +5,7 @@
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record                         snapshots; depends on no other row
+--   dlq_event                                  what was done to dead letters and groups; depends on no other row
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
@@ -68,6 +69,9 @@ CREATE TABLE queen.subscription (
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
     conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
+    paused_at    timestamptz,              -- since when its pops bring nothing
+    pause_reason text,
+    resumed_at   timestamptz,              -- end of the last pause: from then on causes are counted anew
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -83,6 +87,7 @@ CREATE TABLE queen.cursor (
     expires_at timestamptz,
     deliveries bytea,                      -- how often uncommitted messages were delivered (queen-core: Deliveries)
     failing_since timestamptz,             -- first failure charged to the current batch
+    not_before timestamptz,                -- the pause after a failure; only without a lease
     CONSTRAINT cursor_pkey PRIMARY KEY (gid, pid, seq)
 ) USING heap;
 CREATE INDEX cursor_lease_id_idx ON queen.cursor (lease_id) WHERE lease_id IS NOT NULL;
@@ -125,6 +130,20 @@ CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenan
 -- By hash: a transaction id may be longer than an index entry.
 CREATE INDEX dead_letter_record_address_idx
     ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+
+-- What was done to dead letters and groups, by whom. Rows are only ever added.
+CREATE TABLE queen.dlq_event (
+    seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL,
+    tenant         uuid NOT NULL,
+    actor          text NOT NULL,
+    action         text NOT NULL,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text COLLATE "C",
+    consumer_group text COLLATE "C",
+    detail         jsonb
+) USING heap;
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -194,8 +213,8 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
-                           'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
+                           'ready', 'dead_letter_record', 'dlq_event', 'dropped_duplicate', 'trace', 'trace_name',
+                           'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq', 'dlq_event_seq_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
   END LOOP;

@@ -318,6 +318,7 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record                         snapshots; depends on no other row
+--   dlq_event                                  what was done to dead letters and groups; depends on no other row
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
@@ -381,6 +382,9 @@ CREATE TABLE queen.subscription (
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
     conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
+    paused_at    timestamptz,              -- since when its pops bring nothing
+    pause_reason text,
+    resumed_at   timestamptz,              -- end of the last pause: from then on causes are counted anew
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -396,6 +400,7 @@ CREATE TABLE queen.cursor (
     expires_at timestamptz,
     deliveries bytea,                      -- how often uncommitted messages were delivered (queen-core: Deliveries)
     failing_since timestamptz,             -- first failure charged to the current batch
+    not_before timestamptz,                -- the pause after a failure; only without a lease
     CONSTRAINT cursor_pkey PRIMARY KEY (gid, pid, seq)
 ) USING heap;
 CREATE INDEX cursor_lease_id_idx ON queen.cursor (lease_id) WHERE lease_id IS NOT NULL;
@@ -438,6 +443,20 @@ CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenan
 -- By hash: a transaction id may be longer than an index entry.
 CREATE INDEX dead_letter_record_address_idx
     ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+
+-- What was done to dead letters and groups, by whom. Rows are only ever added.
+CREATE TABLE queen.dlq_event (
+    seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL,
+    tenant         uuid NOT NULL,
+    actor          text NOT NULL,
+    action         text NOT NULL,
+    dlq_id         uuid,
+    plan_id        uuid,
+    queue          text COLLATE "C",
+    consumer_group text COLLATE "C",
+    detail         jsonb
+) USING heap;
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -507,8 +526,8 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
-                           'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
+                           'ready', 'dead_letter_record', 'dlq_event', 'dropped_duplicate', 'trace', 'trace_name',
+                           'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq', 'dlq_event_seq_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
   END LOOP;
@@ -668,6 +687,26 @@ Example: SELECT queen.ack_many_json(''[{"consumerGroup": "billing", "acknowledgm
 REVOKE ALL ON FUNCTION queen.ack_many_json(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.ack_many_json(text) TO queen_sidecar;
 
+-- functions/actor.sql
+
+-- queen.actor: who is acting, for the audit.
+--
+-- Arguments: None.
+-- Result: The login of the session.
+-- Errors: None.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.actor()
+    RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS 'SELECT session_user::pg_catalog.text';
+
+COMMENT ON FUNCTION queen.actor() IS
+'Answers who is acting, as the audit names them.
+Example: SELECT queen.actor();';
+REVOKE ALL ON FUNCTION queen.actor() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.actor() TO queen_viewer, queen_sidecar;
+
 -- functions/configure.sql
 
 -- queen.configure: create a queue, or change its options.
@@ -803,6 +842,37 @@ COMMENT ON FUNCTION queen.dlq(text, text, int, int, uuid, text) IS
 Example: SELECT queue, consumer_group, transaction_id, error, retry_count, payload FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq(text, text, int, int, uuid, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_audit.sql
+
+-- queen.dlq_audit: note in the audit that somebody did something to a dead letter, a plan or a group.
+--
+-- For the broker's own functions: granted to nobody.
+--
+-- Arguments:
+--   action   What was done, one word.
+--   dlq_id   The dead letter, if it was about one.
+--   plan_id  The replay plan, if it was about one.
+--   queue    Queue name.
+--   detail   Whatever else is worth knowing; the key consumerGroup becomes the row's consumer_group.
+-- Result: Nothing.
+-- Errors: None.
+-- Tables: queen.dlq_event (written).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_audit(action text, dlq_id uuid, plan_id uuid, queue text, detail jsonb)
+    RETURNS void
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+        INSERT INTO queen.dlq_event (at, tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
+        VALUES (pg_catalog.clock_timestamp(), queen.current_tenant(), queen.actor(), $1, $2, $3, $4,
+                $5 OPERATOR(pg_catalog.->>) 'consumerGroup', $5)
+    $$;
+
+COMMENT ON FUNCTION queen.dlq_audit(text, uuid, uuid, text, jsonb) IS
+'Part of other functions: notes in the audit what was done, and by whom.
+Example: SELECT queen.dlq_audit(''pause_group'', NULL, NULL, ''orders'', ''{"consumerGroup": "billing"}'');';
+REVOKE ALL ON FUNCTION queen.dlq_audit(text, uuid, uuid, text, jsonb) FROM PUBLIC;
 
 -- functions/dlq_delete.sql
 
@@ -1133,6 +1203,38 @@ COMMENT ON FUNCTION queen.nack(uuid, text, text, text, text) IS
 Example: SELECT queen.nack(m.lease_id, m.transaction_id, ''no such customer'') FROM queen.pop(''orders'', ''billing'') m;';
 REVOKE ALL ON FUNCTION queen.nack(uuid, text, text, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_consumer;
+
+-- functions/pause_group.sql
+
+-- queen.pause_group: stop a consumer group in one queue.
+--
+-- Its pops bring nothing and charge nothing until queen.resume_group, and whoever waits for messages waits on. Leases
+-- under way may still be settled, renewed and released; what fails meanwhile is charged as ever.
+--
+-- Arguments:
+--   queue           Name of the queue.
+--   consumer_group  Name of the group; __QUEUE_MODE__ for consumers who name none.
+--   reason          Why, shown in queen.consumer_groups; cut at 500 bytes.
+-- Result: Whether that changed anything: false for a group that is paused already, or that has never popped from the
+--         queue. The reason of the first pause stays.
+-- Errors: QN001 (bad name), QN013 (no such queue).
+-- Tables: queen.subscription (replaced), queen.dlq_event (written).
+-- Locks: The groups of the queue, then the group's row, until the transaction ends. Waits for no pop and no ack, but for
+--        one that is just pausing the group by itself.
+CREATE FUNCTION queen.pause_group(
+    queue text,
+    consumer_group text,
+    reason text DEFAULT NULL
+)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_pause_group';
+
+COMMENT ON FUNCTION queen.pause_group(text, text, text) IS
+'Lets the pops of a consumer group in a queue bring nothing until resume_group; returns whether it was not paused before.
+Example: SELECT queen.pause_group(''orders'', ''billing'', ''the payment provider is down'');';
+REVOKE ALL ON FUNCTION queen.pause_group(text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pause_group(text, text, text) TO queen_operator, queen_sidecar;
 
 -- functions/pop.sql
 
@@ -1633,6 +1735,30 @@ Example: SELECT queen.renew_lease_json(gen_random_uuid());';
 REVOKE ALL ON FUNCTION queen.renew_lease_json(uuid, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.renew_lease_json(uuid, int) TO queen_sidecar;
 
+-- functions/resume_group.sql
+
+-- queen.resume_group: let a paused consumer group go on in one queue.
+--
+-- Whoever waits for its messages is woken. A group that had paused itself counts causes anew from here on.
+--
+-- Arguments:
+--   queue           Name of the queue.
+--   consumer_group  Name of the group; __QUEUE_MODE__ for consumers who name none.
+-- Result: Whether it was paused.
+-- Errors: QN001 (bad name), QN013 (no such queue).
+-- Tables: queen.subscription (replaced), queen.dlq_event (written).
+-- Locks: As queen.pause_group.
+CREATE FUNCTION queen.resume_group(queue text, consumer_group text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_resume_group';
+
+COMMENT ON FUNCTION queen.resume_group(text, text) IS
+'Lets a paused consumer group go on; returns whether it was paused.
+Example: SELECT queen.resume_group(''orders'', ''billing'');';
+REVOKE ALL ON FUNCTION queen.resume_group(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.resume_group(text, text) TO queen_operator, queen_sidecar;
+
 -- functions/seek.sql
 
 -- queen.seek: set where a consumer group goes on.
@@ -2109,7 +2235,9 @@ SELECT g.name AS consumer_group,
        coalesce(d.total_lag, 0)::bigint             AS total_lag,
        coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
        d.active_leases,
-       g.conflation
+       g.conflation,
+       g.paused_at,
+       g.pause_reason
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -2143,6 +2271,8 @@ COMMENT ON COLUMN queen.consumer_groups.total_lag IS 'Messages that the group ha
 COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the oldest message that the group has not settled; 0 if there is none.';
 COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
 COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
+COMMENT ON COLUMN queen.consumer_groups.paused_at IS 'Since when the pops of the group bring nothing; NULL if it is not paused.';
+COMMENT ON COLUMN queen.consumer_groups.pause_reason IS 'Why, as whoever paused it has said; a group that has paused itself names the fingerprint.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.group_partitions WITH (security_barrier) AS

@@ -1,14 +1,13 @@
 //! Settling: acks of one (partition, group) resolved to offsets, run through the state machine, and written down, with
 //! the dead letter in the same transaction.
 
-use crate::broker::append::mint;
 use crate::broker::claim::hint_rest;
+use crate::broker::failure::{self, Failure};
 use crate::broker::lookup;
-use crate::error::{ErrorKind, Result, error};
+use crate::error::Result;
 use crate::pg::relation::Tables;
 use crate::pg::{clock, commit};
 use crate::rows::cursor::{self, Cursor, Taken};
-use crate::rows::dead_letter::{self, Record};
 use crate::rows::partition::{self, Partition};
 use crate::rows::queue::{self, Queue};
 use crate::rows::ready;
@@ -16,7 +15,7 @@ use crate::rows::segment::{self, Stored};
 use crate::rows::subscription::{self, Subscription};
 use queen_core::ack::{Item, Place, Policy, Settled, Status, Verdict, settle};
 use queen_core::segment::{Opened, Segment, transaction_hash};
-use queen_core::{id, names};
+use queen_core::{id, retry};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
@@ -31,6 +30,16 @@ pub struct Ack<'a> {
     pub status: Status,
     pub error: Option<&'a str>,
     pub reason: Option<&'a str>,
+}
+
+impl Ack<'_> {
+    /// The status, unless the consumer says that its failure is one that trying again cannot help.
+    fn effective_status(&self) -> Status {
+        match self.status {
+            Status::Failed if retry::is_hopeless(self.reason, self.error) => Status::Hopeless,
+            status => status,
+        }
+    }
 }
 
 /// The partition with this id and its queue, when they are the tenant's.
@@ -61,14 +70,14 @@ pub fn acks(
     let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
     let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
     let items: Vec<Item> =
-        places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.status }).collect();
+        places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.effective_status() }).collect();
     lane.settle(cursor, lease, &items, |offset| {
         // The signal's own error, else the first one given, as the wire does.
         let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
         let own = at.and_then(|i| acks.get(i));
         let text = own.and_then(|a| a.error).or_else(|| acks.iter().find_map(|a| a.error));
-        let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
-        let reason = own.and_then(|a| a.reason).unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
+        let at_once = own.is_some_and(|a| matches!(a.effective_status(), Status::DeadLetter | Status::Hopeless));
+        let reason = own.and_then(|a| a.reason).unwrap_or(if at_once { "fatal" } else { "retries_exhausted" });
         Why { text: text.unwrap_or("Retries exhausted").to_owned(), reason: reason.to_owned() }
     })
 }
@@ -130,17 +139,17 @@ pub fn held(tables: &Tables, tenant: u128, lease: u128, gid: i64, pid: i64) -> R
     Ok(Some(Held { cursor: *cursor, partition, queue, group }))
 }
 
-/// Writes a cursor after its lease ended or changed, and keeps the hints in step.
+/// Writes a cursor after its lease or pause ended or changed, and keeps the hints in step.
 pub fn write(tables: &Tables, before: &Cursor, after: &Cursor, group: &Subscription) {
     cursor::replace(tables, after);
-    if !group.registered || before.lease == after.lease {
+    if !group.registered || (before.lease == after.lease && before.not_before == after.not_before) {
         return;
     }
-    if let Some(lease) = &before.lease {
-        ready::delete_exact(tables, group.gid, lease.expires_at, after.pid);
+    if let Some(time) = before.hinted_at() {
+        ready::delete_exact(tables, group.gid, time, after.pid);
     }
-    match &after.lease {
-        Some(lease) => ready::insert(tables, group.gid, lease.expires_at, after.pid),
+    match after.hinted_at() {
+        Some(time) => ready::insert(tables, group.gid, time, after.pid),
         None => hint_rest(tables, after),
     }
 }
@@ -151,6 +160,9 @@ struct Why {
     text: String,
     reason: String,
 }
+
+/// Milliseconds: a hundred years. Without a cap pauses double for ever, and the server's time does not go on for ever.
+const LONGEST_PAUSE: i64 = 100 * 365 * 86_400_000;
 
 struct Lane<'a> {
     tables: &'a Tables,
@@ -169,68 +181,63 @@ impl Lane<'_> {
     ) -> Result<Vec<Verdict>> {
         let now = clock::now();
         let options = &self.queue.options;
+        let retries = retry::Policy::of(options);
         let policy = Policy {
-            retry_limit: options.retry_limit,
+            // Once failing has gone on for too long, there is no budget left.
+            retry_limit: if retries.is_over(cursor.failing_since, now) { 0 } else { options.retry_limit },
             dead_letter: options.dead_letter_enabled(),
             conflating: self.group.conflation,
         };
         let before = cursor.clone();
-        let Settled { cursor: next, file, retries_recorded, changed, verdicts, .. } =
+        let Settled { cursor: next, file, retries_recorded, charged, changed, verdicts, .. } =
             settle(&cursor.as_ack_state(), lease, now, items, &policy);
         if !changed {
             return Ok(verdicts);
         }
         let failing_since = cursor.failing_since.unwrap_or(now);
         if let Some(offset) = file {
-            self.file(offset, &why(offset), retries_recorded, failing_since, now)?;
+            let Why { text, reason } = why(offset);
+            failure::file(
+                self.tables,
+                self.queue,
+                self.partition,
+                self.group,
+                &Failure {
+                    offset,
+                    text,
+                    reason,
+                    class: None,
+                    attempts: cursor.deliveries.count_of(offset),
+                    retries: retries_recorded,
+                    failing_since,
+                    now,
+                },
+            )?;
         }
         cursor.failing_since = (next.retries > 0).then_some(failing_since);
         cursor.committed = next.committed;
         cursor.retries = next.retries;
         cursor.lease = next.lease;
+        cursor.not_before = if charged { self.pause(&retries, cursor.retries, now) } else { None };
         // A message beyond the batch that an earlier, longer delivery brought keeps its count.
         cursor.deliveries.advance(cursor.committed);
         write(self.tables, &before, &cursor, self.group);
         commit::settled();
-        if before.lease.is_some() && cursor.lease.is_none() {
+        if before.hinted_at().is_some() && cursor.lease.is_none() {
             commit::wake(self.queue.qid);
         }
         Ok(verdicts)
     }
 
-    fn file(&self, offset: i64, why: &Why, retries: i32, first_failed_at: i64, now: i64) -> Result<()> {
-        let Some(stored) = segment::holding(self.tables, self.partition.pid, offset) else {
-            return Err(error(
-                ErrorKind::CorruptSegment,
-                format!("the message at offset {offset} cannot be dead-lettered: its segment is gone"),
-            ));
+    /// Until when a message that has just failed for the `failures`th time rests; None: not at all.
+    fn pause(&self, retries: &retry::Policy, failures: i32, now: i64) -> Option<i64> {
+        let random = || {
+            // Which one matters to nobody: sessions that fail together only have to differ.
+            let seed = format!("{now} {} {} {}", self.group.gid, self.partition.pid, std::process::id());
+            (transaction_hash(&seed) >> 11) as f64 / (1u64 << 53) as f64
         };
-        let frame = stored.frame(offset)?;
-        let frame = frame.as_frame();
-        dead_letter::file(&Record {
-            id: mint(now, 1),
-            tenant: self.queue.tenant,
-            qid: self.queue.qid,
-            queue: self.queue.name.clone(),
-            partition: self.partition.name.clone(),
-            partition_id: self.partition.id,
-            group: self.group.name.clone(),
-            offset,
-            message_id: frame.id,
-            transaction_id: frame.transaction_id_text().into_owned(),
-            payload: frame.payload.to_vec(),
-            headers: frame.headers.map(<[u8]>::to_vec),
-            trace_id: frame.trace_id,
-            producer: frame.producer.map(str::to_owned),
-            error: Some(names::clean_error_text(&why.text)),
-            reason: names::clean_error_text(&why.reason),
-            retry_count: retries,
-            enqueued_at: stored.created_at,
-            first_failed_at,
-            failed_at: now,
-            is_encrypted: frame.encrypted,
-        });
-        Ok(())
+        let pause = retries.delay(failures, if retries.jitter > 0.0 { random() } else { 0.5 });
+        (pause > 0).then(|| now + pause.min(LONGEST_PAUSE) * 1000)
     }
 
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.

@@ -2,6 +2,7 @@
 
 use crate::pg::spi;
 use crate::pg::value::Value;
+use crate::rows::queue::Queue;
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
 
@@ -79,6 +80,64 @@ pub fn file(r: &Record) {
         .map(|_| ())
     })
     .unwrap_or_else(|e| pgrx::error!("filing a dead letter: {e}"));
+}
+
+/// What tells one cause of dead letters from another, in SQL over a row of the table: the one place to change.
+const FINGERPRINT: &str = "pg_catalog.md5(COALESCE(error, ''))";
+
+/// Dead letters of a group that have the cause of one of them.
+pub struct SameCause {
+    pub fingerprint: String,
+    /// With that one; no more than asked for.
+    pub count: i64,
+}
+
+/// How many dead letters of a group have the cause of the one at this message, filed at or after `since`; counts up to
+/// `enough`. None: the message has no record.
+pub fn same_cause(
+    queue: &Queue,
+    group: &str,
+    partition_id: u128,
+    offset: i64,
+    since: i64,
+    enough: i32,
+) -> Option<SameCause> {
+    let statement = format!(
+        "SELECT d.fingerprint, (SELECT pg_catalog.count(*) FROM (
+                SELECT FROM queen.dead_letter_record
+                 WHERE tenant = $1 AND queue = $2 AND consumer_group = $3 AND failed_at >= $6
+                   AND {FINGERPRINT} = d.fingerprint
+                 ORDER BY failed_at DESC LIMIT $7) same)
+           FROM (SELECT {FINGERPRINT} AS fingerprint FROM queen.dead_letter_record
+                  WHERE partition_id = $4 AND consumer_group = $3 AND at_offset = $5) d"
+    );
+    let read = |row: SpiHeapTupleData<'_>| -> Result<SameCause, pgrx::spi::Error> {
+        Ok(SameCause {
+            fingerprint: row[1].value()?.unwrap_or_default(),
+            count: row[2].value()?.unwrap_or_default(),
+        })
+    };
+    // Written a moment ago: read as a change would.
+    spi::as_owner(|client| {
+        client
+            .update(
+                &statement,
+                None,
+                &[
+                    uuid(queue.tenant).into(),
+                    queue.name.as_str().into(),
+                    group.into(),
+                    uuid(partition_id).into(),
+                    offset.into(),
+                    spi::time(since),
+                    i64::from(enough).into(),
+                ],
+            )?
+            .map(read)
+            .next()
+            .transpose()
+    })
+    .unwrap_or_else(|e| pgrx::error!("counting dead letters: {e}"))
 }
 
 fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {

@@ -1,5 +1,6 @@
 //! One file a table: how its rows are found, written and locked.
 
+pub mod audit;
 pub mod cursor;
 pub mod dead_letter;
 pub mod floor;
