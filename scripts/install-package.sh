@@ -23,4 +23,5 @@ install -m 644 "$here/lib/queen.so" "$lib/"
 install -m 644 "$here"/extension/* "$extension/"
 
 echo "installed in $lib and $extension"
+echo "the HTTP server is $here/bin/queen, with an example of a systemd unit"
 echo "next: shared_preload_libraries = 'queen', restart, CREATE EXTENSION queen"

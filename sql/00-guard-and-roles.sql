@@ -63,7 +63,7 @@ $guard$;
 --   queen_viewer      look: views, messages, dead letters
 --   queen_operator    viewer, and move or delete single dead letters
 --   queen_admin       all of these, and queues, groups, purges, maintenance
---   queen_sidecar     the functions that answer JSON text, for the HTTP server's login
+--   queen_sidecar     the functions that answer JSON text and those that its other routes call, for the HTTP server's login
 DO $roles$
 DECLARE
     role_name text;

@@ -62,6 +62,9 @@ pub struct Config {
     /// Read the tenant from header x-queen-tenant: only behind a proxy that sets it
     #[arg(long, env = "QUEEN_TENANCY_HEADER", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
     pub tenancy_header: bool,
+    /// Says that only a proxy reaches the server, one that sets or removes x-queen-tenant on each request
+    #[arg(long, env = "QUEEN_KV_TRUSTED_PROXY", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
+    pub trusted_proxy: bool,
     /// Log lines: JSON or text
     #[arg(long, env = "QUEEN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -71,4 +74,19 @@ pub struct Config {
     /// Who may do what
     #[command(flatten)]
     pub auth: crate::auth::AuthConfig,
+}
+
+impl Config {
+    /// What no single setting shows to be wrong.
+    ///
+    /// # Errors
+    /// A sentence about the settings that do not go together.
+    pub fn check(&self) -> Result<(), String> {
+        if self.tenancy_header && !self.trusted_proxy {
+            let problem = "QUEEN_TENANCY_HEADER lets every client choose its tenant unless a proxy in front sets the \
+                           header; if one does, set QUEEN_KV_TRUSTED_PROXY=1 too";
+            return Err(problem.to_owned());
+        }
+        Ok(())
+    }
 }

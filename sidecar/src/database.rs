@@ -112,6 +112,19 @@ impl Database {
     /// # Errors
     /// As [`Database::call`].
     pub async fn look(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
+        Ok(self.find(tenant, statement, params).await?.unwrap_or_default())
+    }
+
+    /// As [`Database::look`], for a query that may find nothing.
+    ///
+    /// # Errors
+    /// As [`Database::call`].
+    pub async fn find(
+        &self,
+        tenant: Tenant,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Option<String>, CallError> {
         let client = self.client().await?;
         let prepared = client.prepare_typed_cached(statement.sql, statement.types).await.map_err(failed)?;
         let set = client
@@ -128,7 +141,7 @@ impl Database {
         let (begun, set, row, ended) = tokio::join!(
             client.batch_execute("BEGIN"),
             client.query_one(&set, &settings),
-            client.query_one(&prepared, params),
+            client.query_opt(&prepared, params),
             client.batch_execute("COMMIT"),
         );
         open.ended();
@@ -136,7 +149,7 @@ impl Database {
         set.map_err(failed)?;
         let row = row.map_err(failed)?;
         ended.map_err(failed)?;
-        text(&row)
+        row.as_ref().map(text).transpose()
     }
 
     /// Whether the database answers.

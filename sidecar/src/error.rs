@@ -86,9 +86,13 @@ impl CallError {
         self.status().is_client_error()
     }
 
-    /// By the one table of errors; states that are not in it are the server's trouble.
+    /// By the one table of errors; states that are not in it are the server's trouble, but for values that PostgreSQL
+    /// itself cannot take: a time beyond its calendar, and a NUL in a text.
     pub fn status(&self) -> StatusCode {
         let CallError::Refused { state, .. } = self else { return StatusCode::INTERNAL_SERVER_ERROR };
+        if matches!(state.as_str(), "22008" | "22021") {
+            return StatusCode::BAD_REQUEST;
+        }
         let kind = ErrorKind::ALL.iter().find(|kind| kind.sqlstate() == state);
         match kind {
             // The login's own grants are not the client's business.
@@ -117,6 +121,12 @@ mod tests {
         for kind in ErrorKind::ALL.iter().filter(|kind| **kind != ErrorKind::PermissionDenied) {
             assert_eq!(refused(kind.sqlstate()).as_u16(), kind.http_status(), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn values_that_postgresql_cannot_take_are_the_callers() {
+        assert_eq!(refused("22008"), StatusCode::BAD_REQUEST);
+        assert_eq!(refused("22021"), StatusCode::BAD_REQUEST);
     }
 
     #[test]

@@ -4,18 +4,24 @@ use crate::auth::Auth;
 use crate::coalesce::Line;
 use crate::config::{Config, LogFormat};
 use crate::database::Database;
+use crate::depths::Depths;
 use crate::maintenance::Maintenance;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, sampler};
 use crate::polls::Polls;
 use crate::routes;
 use crate::state::App;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+
+/// Time that a connection which has not asked anything yet has to do so when the server ends.
+const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// Runs the server until it is told to end (SIGTERM, SIGINT).
 ///
@@ -48,17 +54,21 @@ fn log(config: &Config) -> Result<(), String> {
 /// # Errors
 /// A sentence about the setting that cannot work.
 pub fn app(config: Config) -> Result<Arc<App>, String> {
+    config.check()?;
     let database = Database::new(&config)?;
     let metrics = Arc::new(Metrics::default());
     let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
+    let polls = Polls::new(database.clone(), metrics.clone(), pops);
+    tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
     Ok(Arc::new(App {
         pushes: Line::new(database.clone(), metrics.clone(), pushes),
         acks: Line::new(database.clone(), metrics.clone(), acks),
-        polls: Polls::new(database.clone(), metrics.clone(), pops),
+        polls,
         auth: Auth::new(&config.auth)?,
-        maintenance: Maintenance::default(),
+        maintenance: Maintenance::new(&config.buffer_dir, database.clone()),
+        depths: Depths::new(database.clone()),
         metrics,
         database,
         started: Instant::now(),
@@ -72,10 +82,11 @@ async fn serve(config: Config) -> Result<(), String> {
     let local = listener.local_addr().map_err(|e| e.to_string())?;
     let (patience, drain) =
         (Duration::from_secs(config.client_timeout_seconds), Duration::from_secs(config.drain_seconds));
-    let places = Arc::new(Semaphore::new(config.max_connections));
+    let places = Arc::new(Semaphore::new(connections_possible(&config)));
     let app = app(config)?;
     let router = routes::router(app.clone());
     let connections = GracefulShutdown::new();
+    let closing = watch::Sender::new(false);
     let mut end = std::pin::pin!(told_to_end());
     tracing::info!(address = %local, version = env!("CARGO_PKG_VERSION"), "listening");
     loop {
@@ -87,22 +98,59 @@ async fn serve(config: Config) -> Result<(), String> {
         prepare(&stream, patience);
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(patience);
-        let service = TowerToHyperService::new(router.clone());
+        let requests = TowerToHyperService::new(router.clone());
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = {
+            let asked = asked.clone();
+            service_fn(move |request| {
+                asked.store(true, SeqCst);
+                requests.call(request)
+            })
+        };
         let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
+        let mut closing = closing.subscribe();
         tokio::spawn(async move {
-            // A connection that breaks is the client's affair.
-            _ = connection.await;
+            let silent = async {
+                _ = closing.wait_for(|closing| *closing).await;
+                tokio::time::sleep(FIRST_WORD).await;
+                if asked.load(SeqCst) {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                // A connection that breaks is the client's affair.
+                _ = connection => {}
+                () = silent => {}
+            }
             drop(place);
         });
     }
     drop(listener);
     tracing::info!("ending: no new connections, waiting polls are answered");
     app.polls.close();
+    closing.send_replace(true);
     if tokio::time::timeout(drain, connections.shutdown()).await.is_err() {
         tracing::warn!(seconds = drain.as_secs(), "some requests did not finish within the drain time");
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// How many clients there is room for: what is allowed, unless the system allows less files.
+fn connections_possible(config: &Config) -> usize {
+    // Beside the clients: the database's connections, the buffer's files, and what a process has anyway.
+    let others = usize::from(config.pool_size) + 64;
+    let wanted = config.max_connections + others;
+    let files =
+        rlimit::increase_nofile_limit(wanted as u64).map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    if files < wanted {
+        tracing::warn!(
+            files,
+            wanted,
+            "the limit of open files allows fewer client connections than QUEEN_MAX_CONNECTIONS"
+        );
+    }
+    files.saturating_sub(others).clamp(1, config.max_connections.max(1))
 }
 
 /// The next client, once there is a place for it.

@@ -4,6 +4,7 @@ use crate::auth::Auth;
 use crate::coalesce::{Acks, Pushes};
 use crate::config::Config;
 use crate::database::Database;
+use crate::depths::Depths;
 use crate::maintenance::Maintenance;
 use crate::metrics::Metrics;
 use crate::polls::Polls;
@@ -29,6 +30,8 @@ pub struct App {
     pub auth: Auth,
     /// The two switches and the buffer.
     pub maintenance: Maintenance,
+    /// Counters of the database that monitoring asks for.
+    pub depths: Depths,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// When the server began.

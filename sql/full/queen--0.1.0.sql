@@ -67,7 +67,7 @@ $guard$;
 --   queen_viewer      look: views, messages, dead letters
 --   queen_operator    viewer, and move or delete single dead letters
 --   queen_admin       all of these, and queues, groups, purges, maintenance
---   queen_sidecar     the functions that answer JSON text, for the HTTP server's login
+--   queen_sidecar     the functions that answer JSON text and those that its other routes call, for the HTTP server's login
 DO $roles$
 DECLARE
     role_name text;
@@ -2139,8 +2139,7 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint      AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -2164,6 +2163,8 @@ SELECT q.name                                   AS queue,
                  FROM queen.group_position g
                 WHERE g.qid = q.qid
                 ORDER BY g.pid, g.consumer_group = '__QUEUE_MODE__', g.settled, g.held) w) d ON true
+  LEFT JOIN (SELECT r.tenant, r.queue, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.tenant, r.queue) f ON f.tenant = q.tenant AND f.queue = q.name
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.queues IS 'Queues of the current tenant, with depth. Select only the columns that you need: the costly ones are computed only then.';
 COMMENT ON COLUMN queen.queues.queue IS 'Queue name.';
@@ -2193,8 +2194,7 @@ SELECT q.name AS queue,
        e.last_write_at,
        d.pending,
        d.processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.partition_id = e.partition_id) AS dead_letters,
+       coalesce(f.dead_letters, 0)::bigint AS dead_letters,
        (SELECT s.created_at FROM queen.segment s
          WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
@@ -2206,6 +2206,9 @@ SELECT q.name AS queue,
         WHERE g.pid = e.pid
         ORDER BY g.consumer_group = '__QUEUE_MODE__', g.settled, g.held
         LIMIT 1) d ON true
+  -- Counted once and joined, not partition by partition: with many records of few, that would read them all each time.
+  LEFT JOIN (SELECT r.partition_id, count(*) AS dead_letters FROM queen.dead_letter_record r
+              GROUP BY r.partition_id) f ON f.partition_id = e.partition_id
  WHERE q.tenant = (SELECT queen.current_tenant());
 COMMENT ON VIEW queen.partitions IS 'Partitions of the current tenant.';
 COMMENT ON COLUMN queen.partitions.queue IS 'Queue name.';
@@ -2235,6 +2238,7 @@ SELECT g.name AS consumer_group,
        coalesce(d.total_lag, 0)::bigint             AS total_lag,
        coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
        d.active_leases,
+       coalesce(d.settled, 0)::bigint               AS settled,
        g.conflation,
        g.paused_at,
        g.pause_reason
@@ -2252,7 +2256,8 @@ SELECT g.name AS consumer_group,
               max(CASE WHEN w.settled < w.last_offset THEN
                   (SELECT extract(epoch FROM w.now - s.created_at)::double precision FROM queen.segment s
                     WHERE s.pid = w.pid AND s.base <= w.settled + 1 ORDER BY s.base DESC LIMIT 1) END) AS max_time_lag_seconds,
-              count(DISTINCT w.lease_id)                        AS active_leases
+              count(DISTINCT w.lease_id)                        AS active_leases,
+              sum(w.settled + 1)                                AS settled
          FROM queen.group_position w
         WHERE w.qid = g.qid AND w.gid = g.gid) d ON true
  WHERE q.tenant = (SELECT queen.current_tenant());
@@ -2270,6 +2275,7 @@ COMMENT ON COLUMN queen.consumer_groups.partitions_with_lag IS 'Partitions with 
 COMMENT ON COLUMN queen.consumer_groups.total_lag IS 'Messages that the group has not settled: pending and processing.';
 COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the oldest message that the group has not settled; 0 if there is none.';
 COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
+COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
 COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
 COMMENT ON COLUMN queen.consumer_groups.paused_at IS 'Since when the pops of the group bring nothing; NULL if it is not paused.';
 COMMENT ON COLUMN queen.consumer_groups.pause_reason IS 'Why, as whoever paused it has said; a group that has paused itself names the fingerprint.';
@@ -2294,7 +2300,8 @@ SELECT q.name         AS queue,
        coalesce(extract(epoch FROM w.now - o.created_at), 0)::double precision AS lag_seconds
   FROM queen.queue q
   JOIN queen.partition p ON p.qid = q.qid
- CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL) w
+ -- A fence (OFFSET 0): one partition at a time, so that looking at one of them does not compute them all.
+ CROSS JOIN LATERAL (SELECT * FROM queen.group_position g WHERE g.pid = p.pid AND g.gid IS NOT NULL OFFSET 0) w
   LEFT JOIN LATERAL (SELECT s.created_at FROM queen.segment s
                       WHERE s.pid = w.pid AND s.base <= w.settled + 1 AND w.settled < w.last_offset
                       ORDER BY s.base DESC LIMIT 1) o ON true

@@ -144,7 +144,9 @@ pub fn set_subscription(call: &Call) -> Result<Datum> {
         }
         subscription::lock_creation(queue.qid);
         let Some(group) = subscription::find(&tables, queue.qid, group_name) else { continue };
-        subscription::set_start(&tables, group.gid, start_at);
+        if !subscription::set_start(&tables, group.gid, start_at) {
+            continue;
+        }
         // What lies behind the new start has never been hinted at.
         if group.registered {
             ready::insert_sweep(&tables, group.gid, 0);

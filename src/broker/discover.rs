@@ -106,8 +106,9 @@ impl Search<'_> {
             return known.map_or(Ok(()), |group| self.heed(&group));
         };
         let group = match known {
-            Some(group) if group.registered || !self.asks_to_conflate() => group,
-            _ if self.asks_to_conflate() => self.registered(&queue)?,
+            None | Some(Subscription { registered: false, .. }) if self.asks_to_conflate() => {
+                self.registered(&queue)?
+            }
             Some(group) => group,
             None => {
                 subscription::lock_creation(queue.qid);

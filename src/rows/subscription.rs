@@ -211,13 +211,13 @@ pub fn register(tables: &Tables, subscription: &mut Subscription, conflation: bo
     });
 }
 
-/// Changes where a group starts. The caller holds [`lock_creation`].
-pub fn set_start(tables: &Tables, gid: i64, start_at: i64) {
+/// Changes where a group starts; answers whether there is such a row. The caller holds [`lock_creation`].
+pub fn set_start(tables: &Tables, gid: i64, start_at: i64) -> bool {
     replace(tables, gid, |stored, rest| {
         stored.start_at = start_at;
         rest.mode = Start::At(start_at).mode().to_owned();
         Some(())
-    });
+    })
 }
 
 /// Pauses a group. False: it is paused already, or gone.

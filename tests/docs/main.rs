@@ -1,20 +1,22 @@
-//! The documents' SQL: README.md and docs/*.md, each in a fresh database, in order, as superuser.
+//! The documents' SQL and shell: README.md and docs/*.md, each in a fresh database, in order, as superuser.
 //!
-//! A fenced block tagged `sql` is run by psql; all blocks of a file share one session. It must not
-//! fail, unless the `text` block after it shows an `ERROR`. A `text` block right after (only blank
-//! lines between) is the block's output. Compared are words, not layout: uuids and times are masked,
-//! and runs of blanks, dashes and table borders count as one blank. Tag a block `sql no-run` to
-//! leave it out, with a reason in the text.
+//! A fenced block tagged `sql` is run by psql; all blocks of a file share one session. One tagged `sh` is run by a
+//! shell of its own, with QUEEN_URL of an HTTP server for the same database. It must not fail, unless the `text` block
+//! after it shows an `ERROR`. A `text` block right after (only blank lines between) is the block's output. Compared are
+//! words, not layout: uuids and times are masked, and runs of blanks, dashes and table borders count as one blank. Tag a
+//! block `sql no-run` or `sh no-run` to leave it out, with a reason in the text.
 
 mod markdown;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use markdown::Block;
+use markdown::{Block, Language};
+use queen_tests::sidecar::Sidecar;
 use queen_tests::{compare, shared_cluster};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Ends each block's output; no document prints it.
 const MARK: &str = "=====8<=====";
@@ -59,7 +61,7 @@ fn run(name: &str, document: &Path) -> Result<(), Failed> {
                 return Err(format!("{place} prints something else\n{diff}").into());
             }
             None if output.lines().any(is_error) => {
-                return Err(format!("{place} fails\n{}\n{output}", block.sql).into());
+                return Err(format!("{place} fails\n{}\n{output}", block.code).into());
             }
             _ => {}
         }
@@ -75,9 +77,20 @@ fn run(name: &str, document: &Path) -> Result<(), Failed> {
 fn psql(blocks: &[Block]) -> Result<String, Failed> {
     let cluster = shared_cluster();
     let database = cluster.fresh_database_blocking();
+    let scripts = Scripts::new(blocks)?;
+    let has_shell = blocks.iter().any(|block| block.language == Language::Shell);
+    let server = has_shell.then(|| Sidecar::start(cluster, &database));
     let mut script = String::from("\\pset footer on\n");
-    for block in blocks {
-        script.push_str(&format!("{}\n\\echo {MARK}\n", block.sql));
+    for (n, block) in blocks.iter().enumerate() {
+        match block.language {
+            Language::Sql => script.push_str(&block.code),
+            // Printed by psql, so that it comes in its turn.
+            Language::Shell => {
+                let file = scripts.file(n);
+                script.push_str(&format!("\\echo `sh -eu {} 2>&1 || echo \"ERROR: exit status $?\"`", file.display()));
+            }
+        }
+        script.push_str(&format!("\n\\echo {MARK}\n"));
     }
     // Through a shell, for one pipe that errors share with results.
     let command = cluster.psql_command(&database);
@@ -88,6 +101,7 @@ fn psql(blocks: &[Block]) -> Result<String, Failed> {
         .arg("-q")
         .env("LC_ALL", "C.UTF-8")
         .env("PGTZ", "UTC")
+        .env("QUEEN_URL", server.as_ref().map_or("", |server| server.url()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -97,6 +111,32 @@ fn psql(blocks: &[Block]) -> Result<String, Failed> {
     // psql that ended early has closed its stdin: what it printed tells why.
     let _ = writer.join();
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The shell's blocks as files in a folder, which is removed at the end.
+struct Scripts(PathBuf);
+
+impl Scripts {
+    fn new(blocks: &[Block]) -> std::io::Result<Scripts> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let folder = format!("queen-docs-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let scripts = Scripts(std::env::temp_dir().join(folder));
+        fs::create_dir(&scripts.0)?;
+        for (n, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == Language::Shell) {
+            fs::write(scripts.file(n), format!("{}\n", block.code))?;
+        }
+        Ok(scripts)
+    }
+
+    fn file(&self, n: usize) -> PathBuf {
+        self.0.join(format!("{n}.sh"))
+    }
+}
+
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 fn is_error(line: &str) -> bool {

@@ -1,19 +1,39 @@
-//! The SQL blocks of a Markdown file, and the outputs shown below them.
+//! The blocks of a Markdown file that are run, and the outputs shown below them.
 
 /// A block that is run.
 #[derive(Debug, PartialEq)]
 pub struct Block {
     /// Of the opening fence, from 1.
     pub line: usize,
-    pub sql: String,
+    pub language: Language,
+    pub code: String,
     /// The `text` block right after it.
     pub expected: Option<String>,
 }
 
-/// All blocks tagged `sql`, in order.
+/// What a block is run by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// psql.
+    Sql,
+    /// sh.
+    Shell,
+}
+
+impl Language {
+    fn of(tag: &str) -> Option<Language> {
+        match tag {
+            "sql" => Some(Language::Sql),
+            "sh" => Some(Language::Shell),
+            _ => None,
+        }
+    }
+}
+
+/// All blocks tagged `sql` or `sh`, in order.
 pub fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    // Whether a `text` block here would belong to the last SQL block.
+    // Whether a `text` block here would belong to the last such block.
     let mut follows = false;
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
@@ -29,16 +49,17 @@ pub fn blocks(text: &str) -> Vec<Block> {
             .map(|line| line.get(indent..).unwrap_or_default())
             .collect();
         let body = body.join("\n");
-        match info.trim() {
-            "sql" => blocks.push(Block { line: number + 1, sql: body, expected: None }),
-            "text" if follows => {
+        let language = Language::of(info.trim());
+        match language {
+            Some(language) => blocks.push(Block { line: number + 1, language, code: body, expected: None }),
+            None if follows && info.trim() == "text" => {
                 if let Some(block) = blocks.last_mut() {
                     block.expected = Some(body);
                 }
             }
-            _ => {}
+            None => {}
         }
-        follows = info.trim() == "sql";
+        follows = language.is_some();
     }
     blocks
 }

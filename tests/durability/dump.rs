@@ -23,6 +23,8 @@ async fn a_restored_database_goes_on_where_the_dumped_one_was() {
     a.run(&format!("SELECT queen.nack('{lease}', 'm1', 'once')")).await;
     let held = a.pop("'q', 'g', 2, 'two', lease_seconds => 86400").await;
     let dead = a.one("SELECT id FROM queen.dlq('q')").await;
+    a.run("SELECT queen.record_trace(partition_id, 'm0', '{\"step\": 1}', trace_names => '{n}') FROM queen.partitions")
+        .await;
 
     let file = cluster.pg_dump(&db, &[]);
     let copy = cluster.empty_database();
@@ -39,6 +41,8 @@ async fn a_restored_database_goes_on_where_the_dumped_one_was() {
         "cursor",
         "ready",
         "dead_letter_record",
+        "trace",
+        "trace_name",
     ] {
         let sql = format!("SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM queen.{table} t");
         assert_eq!(a.rows(&sql).await, b.rows(&sql).await, "queen.{table}");

@@ -2,7 +2,16 @@
 
 mod ack;
 mod coalesce;
+mod configure;
+mod crash;
+mod door;
+mod ending;
+mod lease;
+mod polls;
+mod pop;
 mod push;
+mod raw;
+mod transaction;
 mod vectors;
 mod vectors_operate;
 

@@ -155,6 +155,59 @@ async fn a_new_group_on_10_000_old_partitions() {
     report.end();
 }
 
+/// A view that joined before it looked computed where every group is everywhere, to answer for one partition.
+#[tokio::test]
+async fn looking_at_one_partition_of_10_000() {
+    let (few, many) = both().await;
+    let mut report = Report::default();
+    for queue in [&few, &many] {
+        queue.consumer.pop(1).await;
+        queue.producer.backend.run("ANALYZE; SET jit = off").await;
+    }
+    for view in ["partitions", "group_partitions"] {
+        let found = "(SELECT count(*) + coalesce(sum(pending), 0) FROM queen.VIEW WHERE partition_id = $1)::bigint";
+        let sql = format!("SELECT {}", found.replace("VIEW", view));
+        report
+            .compare(&format!("partitions/one row of {view}"), LIMIT, &few, &many, async |queue: &Queue| {
+                let backend = &queue.producer.backend;
+                let one = backend.client.query_one("SELECT partition_id FROM queen.partitions LIMIT 1", &[]).await;
+                let id: uuid::Uuid = one.expect("a partition").get(0);
+                let statement = backend.prepare(&sql).await;
+                let work = async {
+                    for _ in 0..50 {
+                        assert!(backend.number(&statement, &[&id]).await > 0);
+                    }
+                };
+                backend.cost(50, work).await
+            })
+            .await;
+    }
+    report.end();
+}
+
+/// Each of the partitions read all records anew, once the planner had learnt that they are all of one partition: minutes.
+#[tokio::test]
+async fn counting_dead_letters_of_1_000_partitions_when_one_has_them_all() {
+    let (none, heap) = (Queue::open(1000).await, Queue::open(1000).await);
+    let file = "INSERT INTO queen.dead_letter_record
+                SELECT gen_random_uuid(), q.tenant, q.qid, q.name, p.name, p.partition_id, 'billing', n, gen_random_uuid(),
+                       'tx' || n, '1', NULL, NULL, NULL, 'e', 'r', 0, now(), now(), now(), false
+                  FROM queen.queue q JOIN queen.partition p USING (qid), generate_series(1, 20000) n WHERE p.name = 'p7'";
+    heap.producer.backend.run(file).await;
+    let mut report = Report::default();
+    for queue in [&none, &heap] {
+        queue.producer.backend.run("ANALYZE; SET jit = off").await;
+    }
+    report
+        .compare("partitions/dead letters", 10.0, &none, &heap, async |queue: &Queue| {
+            let backend = &queue.producer.backend;
+            let count = backend.prepare("SELECT sum(dead_letters)::bigint FROM queen.partitions").await;
+            backend.cost(1, async { assert!(backend.number(&count, &[]).await % 20_000 == 0) }).await
+        })
+        .await;
+    report.end();
+}
+
 /// First contacts each kept a lock until the end of the transaction: about 10,000 of them filled the server's lock table
 /// ("out of shared memory"), for everybody. And a pop of any number of partitions never ended where more than 1,000 of
 /// them were new to the group.

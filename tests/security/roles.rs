@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 
 const ID: &str = "'0190aaaa-0000-7000-8000-00000000000f'";
 
+/// A partition that is there.
+const KNOWN: &str = "'0190aaaa-0000-7000-8000-0000000000aa'";
+
 const PRODUCER: &str = "queen_producer";
 const CONSUMER: &str = "queen_consumer";
 const VIEWER: &str = "queen_viewer";
@@ -19,9 +22,13 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
     let produce = vec![PRODUCER, ADMIN];
     let consume = vec![CONSUMER, ADMIN];
     let view = vec![VIEWER, OPERATOR, ADMIN];
-    let operate = vec![OPERATOR, ADMIN];
     let admin = vec![ADMIN];
     let sidecar = vec![SIDECAR];
+    // What an HTTP route needs too.
+    let consume_or_serve = vec![CONSUMER, ADMIN, SIDECAR];
+    let view_or_serve = vec![VIEWER, OPERATOR, ADMIN, SIDECAR];
+    let operate_or_serve = vec![OPERATOR, ADMIN, SIDECAR];
+    let admin_or_serve = vec![ADMIN, SIDECAR];
     let call = |name, arguments: &str, who: &Vec<&'static str>| {
         (name, format!("SELECT queen.{name}({arguments})"), who.clone())
     };
@@ -32,34 +39,41 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("flush", "", &produce),
         call("pop", "'r', 'x'", &consume),
         call("pop_matching", "'nowhere'", &consume),
-        ("wait", "CALL queen.wait('r', 'x', 0)".to_owned(), consume.clone()),
+        ("wait", "CALL queen.wait('r', 'x', 0)".to_owned(), consume_or_serve.clone()),
         call("ack", &format!("{ID}, 'a'"), &consume),
         call("ack_batch", "'[]'", &consume),
         call("ack_lease", ID, &consume),
         call("nack", &format!("{ID}, 'a'"), &consume),
-        call("release", ID, &consume),
-        call("renew_lease", ID, &consume),
+        call("release", ID, &consume_or_serve),
+        call("renew_lease", ID, &consume_or_serve),
         // Both a producer and a consumer: of the single roles the admin only.
         call("transaction", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &admin),
-        call("dlq", "", &view),
-        call("messages", "", &view),
-        call("message", &format!("{ID}, 'a'"), &view),
+        call("dlq", "", &view_or_serve),
+        call("messages", "", &view_or_serve),
+        call("message", &format!("{ID}, 'a'"), &view_or_serve),
         call("read", &format!("{ID}, 0"), &view),
         call("verify", "", &view),
         call("decode_segment", "NULL", &view),
-        call("dlq_move_v1", ID, &operate),
-        call("dlq_delete", &format!("{ID}, 'a'"), &operate),
-        call("dlq_delete_row", ID, &operate),
-        call("dlq_purge", "'nowhere'", &admin),
-        call("configure", "'r'", &admin),
-        call("drop_queue", "'nowhere'", &admin),
-        call("seek", "'r', 'x', to_end => true", &admin),
-        call("drop_consumer_group", "'nobody'", &admin),
-        call("maintain", "", &admin),
+        call("dlq_move_v1", ID, &operate_or_serve),
+        call("dlq_delete", &format!("{ID}, 'a'"), &operate_or_serve),
+        call("dlq_delete_row", ID, &operate_or_serve),
+        call("dlq_purge", "'nowhere'", &admin_or_serve),
+        call("configure", "'r'", &admin_or_serve),
+        call("drop_queue", "'nowhere'", &admin_or_serve),
+        call("seek", "'r', 'x', to_end => true", &admin_or_serve),
+        call("drop_consumer_group", "'nobody'", &admin_or_serve),
+        call("maintain", "", &admin_or_serve),
+        call("set_subscription", "'nobody', now()", &admin_or_serve),
+        call("record_trace", &format!("{KNOWN}, 'a', '1'"), &consume_or_serve),
+        call("traces", &format!("{ID}, 'a'"), &view_or_serve),
+        call("traces_by_name", "'a'", &view_or_serve),
+        call("trace_names", "", &view_or_serve),
+        call("delete_traces", "'1 day'", &admin),
         call("push_batch_json", "'[]'", &sidecar),
         call("pop_json", "'r', 'x'", &sidecar),
         call("pop_matching_json", "'nowhere'", &sidecar),
         call("ack_batch_json", "'[]', 'x'", &sidecar),
+        call("renew_lease_json", "gen_random_uuid()", &sidecar),
         call("ack_many_json", "'[]'", &sidecar),
         call("transaction_json", "'[{\"type\":\"push\",\"queue\":\"r\"}]'", &sidecar),
         ("wait_changes", "CALL queen.wait_changes(NULL, 0)".to_owned(), sidecar.clone()),
@@ -68,11 +82,12 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
     ]
 }
 
-const VIEWS: [&str; 4] = ["queues", "partitions", "consumer_groups", "dlq_depth"];
+const VIEWS: [&str; 5] = ["queues", "partitions", "consumer_groups", "group_partitions", "dlq_depth"];
 
 async fn logs_in(role: &'static str) {
     let (db, admin) = database().await;
     rows(&admin, "SELECT queen.push('r', '1')").await;
+    rows(&admin, &format!("UPDATE queen.partition p SET partition_id = {KNOWN} FROM queen.queue q WHERE q.qid = p.qid AND q.name = 'r'")).await;
     let login = format!("login_{role}");
     shared_cluster().create_login(&login, &[role]);
     let client = shared_cluster().client_as(&db, &login).await;
@@ -86,7 +101,7 @@ async fn logs_in(role: &'static str) {
     }
     for view in VIEWS {
         let answer = ask(&client, &format!("SELECT * FROM queen.{view}")).await;
-        if [VIEWER, OPERATOR, ADMIN].contains(&role) {
+        if [VIEWER, OPERATOR, ADMIN, SIDECAR].contains(&role) {
             assert!(answer.is_ok(), "{role} may read {view}: {answer:?}");
         } else {
             assert_eq!(answer, Err("42501".to_owned()), "{role} may not read {view}");
@@ -157,7 +172,7 @@ async fn an_admin_does_everything_but_what_is_the_sidecars() {
 }
 
 #[tokio::test]
-async fn the_sidecar_calls_the_json_twins_and_waits_and_nothing_else() {
+async fn the_sidecar_calls_the_json_twins_and_what_its_routes_need() {
     logs_in(SIDECAR).await;
 }
 

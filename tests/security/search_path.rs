@@ -17,11 +17,11 @@ const EVIL: &str = "
         END LOOP;
       END LOOP;
       FOREACH f IN ARRAY ARRAY['now()', 'clock_timestamp()', 'current_tenant()', 'count(bigint)', 'sum(bigint)', 'max(bigint)', 'min(bigint)',
-          'format(text, text)', 'length(text)', 'octet_length(bytea)', 'decode_segment(bytea)', 'push(text, jsonb)', 'unnest(anyarray)'] LOOP
+          'format(text, text)', 'length(text)', 'octet_length(bytea)', 'decode_segment(bytea)', 'push(text, jsonb)', 'unnest(anyarray)', 'hashtextextended(text, bigint)', 'to_hex(bigint)', 'lpad(text, int, text)'] LOOP
         EXECUTE format('CREATE FUNCTION evil.%s RETURNS bigint LANGUAGE plpgsql AS $f$ BEGIN PERFORM evil.boom(); RETURN 1; END $f$', f);
       END LOOP;
       FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor', 'ready', 'dead_letter_record',
-          'dropped_duplicate', 'partition_extent', 'group_position', 'pg_proc', 'pg_class', 'pg_namespace'] LOOP
+          'dropped_duplicate', 'trace', 'trace_name', 'partition_extent', 'group_position', 'pg_proc', 'pg_class', 'pg_namespace'] LOOP
         EXECUTE format('CREATE VIEW evil.%I AS SELECT evil.op(1, 1)', t);
       END LOOP;
     END $$";
@@ -36,7 +36,7 @@ async fn set_trap(admin: &Client) {
 }
 
 /// Calls that reach every statement the broker makes for itself.
-const CALLS: [&str; 30] = [
+const CALLS: [&str; 38] = [
     "SELECT queen.push('q', '1', transaction_id => 'x')",
     "SELECT queen.push_many('q', ARRAY['1']::pg_catalog.jsonb[], transaction_ids => ARRAY['y'])",
     "SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":1,\"transactionId\":\"a\"}]')",
@@ -65,16 +65,23 @@ const CALLS: [&str; 30] = [
     "SELECT queen.dlq('q', 'g')",
     "SELECT queen.dlq_move_v1(d.id) FROM queen.dlq('q', 'g') d",
     "SELECT queen.dlq_purge('q', 'g')",
+    "SELECT queen.set_subscription('h', '2020-01-01')",
+    "SELECT queen.record_trace(p.partition_id, 'a', '1', trace_names => ARRAY['n']) FROM queen.partitions p",
+    "SELECT queen.traces(p.partition_id, 'a') FROM queen.partitions p",
+    "SELECT queen.traces_by_name('n')",
+    "SELECT queen.trace_names()",
+    "SELECT queen.delete_traces('1 day')",
     "SELECT queen.maintain()",
     "SELECT queen.current_tenant()",
     "SELECT queen.drop_consumer_group('h')",
     "SELECT queen.drop_queue('new.one')",
 ];
 
-const VIEWS: [&str; 4] = [
+const VIEWS: [&str; 5] = [
     "SELECT * FROM queen.queues",
     "SELECT * FROM queen.partitions",
     "SELECT * FROM queen.consumer_groups",
+    "SELECT * FROM queen.group_partitions",
     "SELECT * FROM queen.dlq_depth",
 ];
 

@@ -61,10 +61,14 @@ async fn every_listing_and_view_shows_the_own_tenant_only() {
     ours.push("s.t", "a b").await;
     let batch = ours.pop("'s.t', 'g', subscription_mode => 'all'").await;
     ours.ack(&batch, "a", "dlq").await;
+    ours.run(&format!("SELECT queen.record_trace('{}', 'a', '1', trace_names => '{{n}}')", batch.partition_id)).await;
     for sql in [
         "SELECT * FROM queen.queues",
         "SELECT * FROM queen.partitions",
         "SELECT * FROM queen.consumer_groups",
+        "SELECT * FROM queen.group_partitions",
+        "SELECT * FROM queen.trace_names()",
+        "SELECT * FROM queen.traces_by_name('n')",
         "SELECT * FROM queen.dlq_depth",
         "SELECT * FROM queen.messages()",
         "SELECT * FROM queen.messages('s.t')",
@@ -79,6 +83,9 @@ async fn every_listing_and_view_shows_the_own_tenant_only() {
         "SELECT count(*) FROM queen.queues",
         "SELECT count(*) FROM queen.partitions",
         "SELECT count(*) FROM queen.consumer_groups",
+        "SELECT count(*) FROM queen.group_partitions",
+        "SELECT count(*) FROM queen.trace_names()",
+        "SELECT count(*) FROM queen.traces_by_name('n')",
         "SELECT count(*) FROM queen.dlq_depth",
         "SELECT count(*) FROM queen.dlq()",
     ] {

@@ -1,4 +1,4 @@
-//! The shared library.
+//! The shared library, and the HTTP server.
 
 use crate::{NAME, postgres::Postgres};
 use eyre::{Context, Result, ensure};
@@ -22,6 +22,20 @@ pub fn library(root: &Path, postgres: &Postgres, profile: &str) -> Result<PathBu
     ensure!(status.success(), "the build for PostgreSQL {} failed", postgres.major);
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(target.join(folder).join(format!("lib{NAME}.so")))
+}
+
+/// Builds the HTTP server, and answers where it is.
+pub fn server(root: &Path) -> Result<PathBuf> {
+    let target = target(root)?;
+    let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+    let status = Command::new(cargo)
+        .current_dir(root)
+        .env("CARGO_TARGET_DIR", &target)
+        .args(["build", "--release", "-p", "queen-sidecar"])
+        .status()
+        .wrap_err("cannot run cargo")?;
+    ensure!(status.success(), "the build of the HTTP server failed");
+    Ok(target.join("release").join(NAME))
 }
 
 /// Cargo's target folder, as an absolute path.

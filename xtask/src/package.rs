@@ -1,4 +1,4 @@
-//! The release build as an archive, and for Debian's PostgreSQL as a package too.
+//! The release build as an archive, and for Debian as packages too: the extension of a PostgreSQL, and the HTTP server.
 
 use crate::{NAME, VERSION, build, install, postgres::Postgres};
 use eyre::{Context, Result, ensure};
@@ -7,9 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Stripped library, control file, scripts and documents, ready to be laid out.
+/// Stripped programs, control file, scripts and documents, ready to be laid out.
 struct Parts {
     library: Vec<u8>,
+    server: Vec<u8>,
+    unit: Vec<u8>,
     extension: Vec<(String, Vec<u8>)>,
     documents: Vec<(String, Vec<u8>)>,
 }
@@ -20,19 +22,21 @@ pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
     let _ = fs::remove_dir_all(&stage);
     fs::create_dir_all(&stage)?;
 
-    let library = build::library(root, postgres, "release")?;
-    let stripped = stage.join("stripped.so");
-    call(Command::new("strip").arg("--strip-unneeded").arg("-o").args([&stripped, &library]))?;
     let parts = Parts {
-        library: fs::read(&stripped)?,
+        library: stripped(&build::library(root, postgres, "release")?, &stage)?,
+        server: stripped(&build::server(root)?, &stage)?,
+        unit: fs::read(root.join("scripts/queen.service"))?,
         extension: install::extension_files(root)?,
         documents: documents(root)?,
     };
     let epoch = epoch(root)?;
     println!("{}", archive(&parts, root, postgres, &stage, &out, &epoch)?.display());
     // A package for PostgreSQL where Debian has it; a server elsewhere gets the archive only.
-    if postgres.libdir.starts_with("/usr/lib/postgresql") && exists("dpkg-deb") {
-        println!("{}", debian(&parts, postgres, &stage, &out, &epoch)?.display());
+    if exists("dpkg-deb") {
+        if postgres.libdir.starts_with("/usr/lib/postgresql") {
+            println!("{}", debian_extension(&parts, postgres, &stage, &out, &epoch)?.display());
+        }
+        println!("{}", debian_server(&parts, &stage, &out, &epoch)?.display());
     }
     fs::remove_dir_all(&stage)?;
     Ok(())
@@ -50,9 +54,10 @@ fn archive(parts: &Parts, root: &Path, postgres: &Postgres, stage: &Path, out: &
     for (file, bytes) in &parts.documents {
         put(&top.join(file), bytes)?;
     }
+    program(&top.join("bin").join(NAME), &parts.server)?;
+    put(&top.join("bin/queen.service"), &parts.unit)?;
     let script = fs::read_to_string(root.join("scripts/install-package.sh"))?.replace("@MAJOR@", &postgres.major);
-    put(&top.join("install.sh"), script.as_bytes())?;
-    call(Command::new("chmod").arg("755").arg(top.join("install.sh")))?;
+    program(&top.join("install.sh"), script.as_bytes())?;
 
     let path = out.join(format!("{name}.tar.gz"));
     call(
@@ -67,22 +72,57 @@ fn archive(parts: &Parts, root: &Path, postgres: &Postgres, stage: &Path, out: &
 }
 
 /// `postgresql-MAJOR-queen_VERSION_ARCH.deb`.
-fn debian(parts: &Parts, postgres: &Postgres, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
+fn debian_extension(parts: &Parts, postgres: &Postgres, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
     let package = format!("postgresql-{}-{NAME}", postgres.major);
-    let arch = output(Command::new("dpkg").arg("--print-architecture"))?;
-    let top = stage.join("deb");
+    let top = stage.join(&package);
     let inside = |folder: &Path| top.join(folder.strip_prefix("/").unwrap_or(folder));
-
     put(&inside(&postgres.libdir).join(format!("{NAME}.so")), &parts.library)?;
     for (file, bytes) in &parts.extension {
         put(&inside(&postgres.extensiondir).join(file), bytes)?;
     }
-    let doc = top.join("usr/share/doc").join(&package);
+    let major = &postgres.major;
+    let depends = format!("postgresql-{major}, ");
+    let description = format!(
+        "partitioned, replayable message broker inside PostgreSQL {major}
+ Pushes are part of the business transaction, acknowledgements of the
+ consumer's; consumer groups read each partition in order, and what fails for
+ good lands in a dead-letter queue that is made to be operated.
+ .
+ Add queen to shared_preload_libraries, restart the server, and run
+ CREATE EXTENSION queen."
+    );
+    debian(parts, &top, &package, &depends, &description, out, epoch)
+}
+
+/// `queen-http_VERSION_ARCH.deb`: the same for every PostgreSQL. It starts nothing.
+fn debian_server(parts: &Parts, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
+    let package = format!("{NAME}-http");
+    let top = stage.join(&package);
+    program(&top.join("usr/bin").join(NAME), &parts.server)?;
+    put(&top.join("usr/share/doc").join(&package).join("examples/queen.service"), &parts.unit)?;
+    let description = "HTTP server for the message broker queen
+ Speaks the wire of Queen MQ 1.6 in front of a PostgreSQL that has the
+ extension. An example of a systemd unit is among the documents.";
+    debian(parts, &top, &package, "libgcc-s1, ", description, out, epoch)
+}
+
+/// Packs what lies below `top`, with the documents.
+fn debian(
+    parts: &Parts,
+    top: &Path,
+    package: &str,
+    depends: &str,
+    description: &str,
+    out: &Path,
+    epoch: &str,
+) -> Result<PathBuf> {
+    let arch = output(Command::new("dpkg").arg("--print-architecture"))?;
+    let doc = top.join("usr/share/doc").join(package);
     for (file, bytes) in &parts.documents {
         let file = if file == "LICENSE" { "copyright" } else { file };
         put(&doc.join(file), bytes)?;
     }
-    let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(&top))?;
+    let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(top))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     let control = format!(
         "Package: {package}
@@ -90,18 +130,11 @@ Version: {VERSION}
 Section: database
 Priority: optional
 Architecture: {arch}
-Depends: postgresql-{major}, libc6{libc}
+Depends: {depends}libc6{libc}
 Installed-Size: {size}
 Maintainer: the queen developers <queen@localhost>
-Description: partitioned, replayable message broker inside PostgreSQL {major}
- Pushes are part of the business transaction, acknowledgements of the
- consumer's; consumer groups read each partition in order, and what fails for
- good lands in a dead-letter queue that is made to be operated.
- .
- Add queen to shared_preload_libraries, restart the server, and run
- CREATE EXTENSION queen.
+Description: {description}
 ",
-        major = postgres.major,
         libc = libc()
     );
     put(&top.join("DEBIAN/control"), control.as_bytes())?;
@@ -111,7 +144,7 @@ Description: partitioned, replayable message broker inside PostgreSQL {major}
         Command::new("dpkg-deb")
             .env("SOURCE_DATE_EPOCH", epoch)
             .args(["--root-owner-group", "-Zxz", "--build"])
-            .args([&top, &path]),
+            .args([top, &path]),
     )?;
     Ok(path)
 }
@@ -147,6 +180,18 @@ fn libc() -> String {
 
 fn exists(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
+}
+
+/// Without what only a debugger wants.
+fn stripped(binary: &Path, stage: &Path) -> Result<Vec<u8>> {
+    let to = stage.join("stripped");
+    call(Command::new("strip").arg("--strip-unneeded").arg("-o").args([&to, binary]))?;
+    Ok(fs::read(&to)?)
+}
+
+fn program(path: &Path, bytes: &[u8]) -> Result<()> {
+    put(path, bytes)?;
+    call(Command::new("chmod").arg("755").arg(path))
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -218,6 +218,9 @@ async fn carry_out<J: Job>(database: &Database, metrics: &Metrics, batch: Vec<Wa
     let began = Instant::now();
     let answers = J::call(database, tenant, &jobs).await;
     metrics.batch(J::OPERATION, jobs.len(), items, began.elapsed());
+    if let Err(error) = &answers {
+        metrics.failed(error);
+    }
     match answers {
         Ok(answers) => {
             for (waiting, answer) in batch.into_iter().zip(answers) {

@@ -21,6 +21,7 @@ use row::{Rows, Ticket, Waiter};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Metrics;
+use crate::tenant::Tenant;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -108,13 +109,15 @@ impl Polls {
             Some(answered) => answered,
             None => {
                 given_up.store(true, SeqCst);
+                // Before leaving: with its last waiter, a row forgets the group's policy.
+                let nothing = self.nothing(&wanted);
                 if ticket.leave() {
-                    return Ok(self.nothing(&wanted));
+                    return Ok(nothing);
                 }
                 // Its pop is under way.
                 match tokio::time::timeout(GRACE, answer).await {
                     Ok(answered) => answered,
-                    Err(_) => return Ok(self.nothing(&wanted)),
+                    Err(_) => return Ok(nothing),
                 }
             }
         };
@@ -126,8 +129,14 @@ impl Polls {
         self.0.closing.send_replace(true);
     }
 
+    /// Somebody says that there may be something in a queue.
+    pub fn touch(&self, tenant: Tenant, queue: &str) {
+        let keys = self.rows().touched(tenant, queue.to_owned());
+        self.start(keys);
+    }
+
     /// Waiting pops, by queue (the empty name: of a namespace or task).
-    pub fn parked(&self) -> Vec<(String, usize)> {
+    pub fn parked(&self) -> Vec<(Tenant, String, usize)> {
         self.rows().parked()
     }
 
@@ -149,6 +158,9 @@ impl Polls {
         let began = std::time::Instant::now();
         let answer = wanted.pop(&self.0.database).await;
         let messages = answer.as_ref().map_or(0, |popped| popped.messages);
+        if let Err(error) = &answer {
+            self.0.metrics.failed(error);
+        }
         self.0.metrics.pop(wanted, messages, began.elapsed());
         answer
     }
@@ -171,7 +183,7 @@ impl Polls {
             let answer = self.ask(&waiter.wanted, || waiter.reply.is_closed()).await;
             match answer {
                 Ok(popped) if popped.messages == 0 => {
-                    if !self.rows().put_back(&key, place, waiter, popped.policy()) {
+                    if !self.rows().put_back(&key, place, waiter, popped) {
                         self.0.rested.notify_one();
                         return;
                     }

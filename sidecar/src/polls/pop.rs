@@ -5,10 +5,12 @@ use crate::coalesce::push_string;
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::tenant::Tenant;
+use crate::times;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::time::Duration;
 use tokio_postgres::types::Type;
 
 const POP: Statement = Statement {
@@ -28,7 +30,7 @@ const POP: Statement = Statement {
 };
 
 const POP_MATCHING: Statement = Statement {
-    sql: "SELECT queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    sql: "SELECT queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -39,6 +41,7 @@ const POP_MATCHING: Statement = Statement {
         Type::BOOL,
         Type::TEXT,
         Type::TEXT,
+        Type::BOOL,
     ],
 };
 
@@ -99,6 +102,10 @@ pub struct Popped {
     pub lease: Option<String>,
     /// Whose lease.
     pub tenant: Tenant,
+    /// The first queue of the answer, when it was not named.
+    pub queue: Option<String>,
+    /// Age of the first message.
+    pub lag: Option<Duration>,
     policy: Option<bool>,
 }
 
@@ -174,6 +181,7 @@ impl Wanted {
                             &self.auto_ack,
                             &self.mode,
                             &self.from,
+                            &self.conflation,
                         ],
                     )
                     .await?
@@ -221,8 +229,15 @@ impl Wanted {
             messages,
             lease: claimed.lease_id.map(Cow::Borrowed).map(Cow::into_owned),
             tenant: self.tenant,
+            queue: self.queue_of(claimed.batches.first()),
+            lag: claimed.batches.first().and_then(|b| b.segments.first()).and_then(|s| times::since(s.created_at)),
             policy: Some(claimed.conflation),
         }
+    }
+
+    fn queue_of(&self, batch: Option<&Batch<'_>>) -> Option<String> {
+        let Target::Matching { .. } = self.target else { return None };
+        serde_json::from_str(batch?.queue.get()).ok()
     }
 
     fn body(&self, claimed: &Claimed<'_>) -> String {
@@ -297,7 +312,8 @@ impl Popped {
     pub fn nothing(wanted: &Wanted, policy: Option<bool>) -> Popped {
         let conflation = policy.or(wanted.conflation).unwrap_or(false);
         let conflict = wanted.conflation.is_some_and(|asked| asked != conflation);
-        let mut popped = Popped { body: None, messages: 0, lease: None, tenant: wanted.tenant, policy };
+        let mut popped =
+            Popped { body: None, messages: 0, lease: None, tenant: wanted.tenant, queue: None, lag: None, policy };
         if conflation || conflict {
             let claimed = Claimed { lease_id: None, batches: Vec::new(), conflation, conflation_conflict: conflict };
             popped.body = Some(wanted.body(&claimed));

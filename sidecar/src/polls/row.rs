@@ -1,6 +1,6 @@
 //! The rows of those who wait.
 
-use super::{Answer, Polls, Target, Wanted};
+use super::{Answer, Polls, Popped, Target, Wanted};
 use crate::tenant::Tenant;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -67,12 +67,12 @@ impl Rows {
         self.rows.is_empty()
     }
 
-    pub fn parked(&self) -> Vec<(String, usize)> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for ((_, queue), keys) in &self.by_queue {
-            *counts.entry(queue).or_default() += keys.iter().map(|k| self.rows[k].waiters.len()).sum::<usize>();
-        }
-        counts.into_iter().filter(|(_, n)| *n > 0).map(|(queue, n)| (queue.to_owned(), n)).collect()
+    pub fn parked(&self) -> Vec<(Tenant, String, usize)> {
+        let waiters = |keys: &[Arc<Key>]| keys.iter().map(|key| self.rows[key].waiters.len()).sum::<usize>();
+        let counts = self.by_queue.iter().map(|((tenant, queue), keys)| (*tenant, queue.clone(), waiters(keys)));
+        let mut counts: Vec<_> = counts.filter(|(_, _, count)| *count > 0).collect();
+        counts.sort();
+        counts
     }
 
     pub fn policy(&self, wanted: &Wanted) -> Option<bool> {
@@ -116,11 +116,14 @@ impl Rows {
         None
     }
 
-    /// A waiter for whom nothing was found stands in its place again. True: ask again, something happened meanwhile.
-    pub fn put_back(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, conflation: Option<bool>) -> bool {
+    /// A waiter for whom nothing was found stands in its place again; one whose time is over is answered. True: ask again,
+    /// something happened meanwhile.
+    pub fn put_back(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, nothing: Popped) -> bool {
         let Some(row) = self.rows.get_mut(key) else { return false };
-        row.conflation = conflation.or(row.conflation);
-        if !waiter.given_up.load(SeqCst) && !waiter.reply.is_closed() {
+        row.conflation = nothing.policy().or(row.conflation);
+        if waiter.given_up.load(SeqCst) {
+            _ = waiter.reply.send(Ok(nothing));
+        } else if !waiter.reply.is_closed() {
             row.waiters.insert(place, waiter);
         }
         if row.dirty {

@@ -53,5 +53,6 @@ async fn settle(app: &Shared, caller: &Caller, group: Option<&str>, raw: &str) -
         return Ok(json(StatusCode::OK, "[]"));
     }
     let answer = app.acks.submit(AckJob::new(caller.tenant, &group, raw, &items)).await?;
+    app.metrics.acked(caller.tenant, answer.get());
     Ok(json(StatusCode::OK, answer.get()))
 }

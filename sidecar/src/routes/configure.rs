@@ -3,7 +3,7 @@
 use super::{Caller, json};
 use crate::body;
 use crate::database::Statement;
-use crate::error::Problem;
+use crate::error::{CallError, Problem};
 use crate::state::Shared;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,7 +12,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use queen_core::options::OPTION_NAMES;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json as value};
 use tokio_postgres::types::Type;
 
 pub fn routes() -> Router<Shared> {
@@ -20,7 +20,12 @@ pub fn routes() -> Router<Shared> {
 }
 
 const CONFIGURE: Statement =
-    Statement { sql: include_str!("../../sql/configure.sql"), types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+    Statement { sql: "SELECT queen.configure($1, $2::jsonb, $3)::text", types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+// A statement of its own: that which creates a queue does not see it.
+const QUEUE_ID: Statement = Statement {
+    sql: "SELECT coalesce((SELECT to_json(id) FROM queen.queues WHERE queue = $1), 'null')::text",
+    types: &[Type::TEXT],
+};
 
 async fn configure(
     State(app): State<Shared>,
@@ -43,8 +48,17 @@ async fn configure(
     }
     .to_owned();
     let options = Value::Object(options(&mut body)?).to_string();
-    let answer = app.database.call(caller.tenant, CONFIGURE, &[&queue, &options, &mode]).await?;
-    Ok(json(StatusCode::OK, answer))
+    let options = app.database.call(caller.tenant, CONFIGURE, &[&queue, &options, &mode]).await?;
+    let id = app.database.call(caller.tenant, QUEUE_ID, &[&queue]).await?;
+    let read = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| CallError::Lost);
+    let (mut options, id) = (read(&options)?, read(&id)?);
+    let mut beside = |name: &str| options.as_object_mut().and_then(|options| options.remove(name));
+    let (namespace, task) = (beside("namespace"), beside("task"));
+    let answer = value!({
+        "configured": true, "queueId": id, "partitionId": null, "queue": queue, "namespace": namespace, "task": task,
+        "storage": "segments", "options": options,
+    });
+    Ok(json(StatusCode::OK, answer.to_string()))
 }
 
 /// The options: under `options`, or beside the queue. Those that do not exist are left out.

@@ -1,14 +1,24 @@
 //! The routes, one file a resource.
 
 mod ack;
+mod analytics;
 mod configure;
+mod consumer_groups;
+mod dlq;
 mod door;
 mod health;
 mod lease;
+mod messages;
+mod metrics;
 mod openapi;
 mod pop;
 mod push;
+mod resources;
+pub mod status;
+mod system;
+mod traces;
 mod transaction;
+mod window;
 
 use crate::error::Problem;
 use crate::state::Shared;
@@ -19,6 +29,9 @@ use axum::response::{IntoResponse, Response};
 pub use door::Caller;
 use std::time::Duration;
 
+/// Longest page of a listing.
+const MAX_PAGE: i32 = 10_000;
+
 /// Everything that is served.
 pub fn router(app: Shared) -> Router {
     let resources = [
@@ -28,7 +41,16 @@ pub fn router(app: Shared) -> Router {
         lease::routes(),
         transaction::routes(),
         configure::routes(),
+        resources::routes(),
+        messages::routes(),
+        dlq::routes(),
+        consumer_groups::routes(),
+        traces::routes(),
         health::routes(),
+        system::routes(),
+        status::routes(),
+        analytics::routes(),
+        metrics::routes(),
         openapi::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
@@ -36,7 +58,9 @@ pub fn router(app: Shared) -> Router {
         .into_iter()
         .fold(Router::new(), Router::merge)
         .fallback(|| async { Problem::no_such_route() })
-        .layer(DefaultBodyLimit::max(app.config.max_body_bytes))
+        // Refuses by the length that is told, before a byte of it is read.
+        .layer(DefaultBodyLimit::disable())
+        .layer(tower_http::limit::RequestBodyLimitLayer::new(app.config.max_body_bytes))
         .layer(tower_http::timeout::RequestBodyTimeoutLayer::new(stall))
         .layer(axum::middleware::from_fn_with_state(app.clone(), door::enter))
         .with_state(app)
@@ -45,6 +69,18 @@ pub fn router(app: Shared) -> Router {
 /// A JSON text as an answer.
 fn json(status: StatusCode, body: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// A parameter that is there and not empty.
+fn text_param(params: &window::Params, name: &str) -> Option<String> {
+    // A name with a NUL cannot be stored, and so matches nothing; the database would not take it as text.
+    params.get(name).filter(|text| !text.is_empty()).map(|text| text.replace('\0', "\u{fffd}"))
+}
+
+/// `limit` and `offset`; what cannot be read is as if it was not there.
+fn page(params: &window::Params, limit: i32) -> (i32, i32) {
+    let number = |name: &str| params.get(name).and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0);
+    (number("limit").unwrap_or(limit).min(MAX_PAGE), number("offset").unwrap_or(0))
 }
 
 /// `true`, `1`, `yes`; anything else that is not a no is refused.
@@ -56,3 +92,7 @@ fn flag(value: Option<&str>, name: &str) -> Result<Option<bool>, Problem> {
         Some(_) => Err(Problem::bad_request(format!("{name} must be true or false"))),
     }
 }
+
+#[cfg(test)]
+#[path = "operate_tests.rs"]
+mod operate_tests;

@@ -7,7 +7,7 @@ use crate::metrics::Operation;
 use crate::polls::{Target, Wanted};
 use crate::state::Shared;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -22,9 +22,14 @@ const DEFAULT_BATCH: i32 = 200;
 
 pub fn routes() -> Router<Shared> {
     Router::new()
-        .route("/api/v1/pop", get(matching))
-        .route("/api/v1/pop/queue/{queue}", get(queue))
-        .route("/api/v1/pop/queue/{queue}/partition/{partition}", get(partition))
+        .route("/api/v1/pop", get(matching).head(no_head))
+        .route("/api/v1/pop/queue/{queue}", get(queue).head(no_head))
+        .route("/api/v1/pop/queue/{queue}/partition/{partition}", get(partition).head(no_head))
+}
+
+/// Else HEAD would be GET without the body: it would take messages and show them to nobody.
+async fn no_head() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET")]).into_response()
 }
 
 type Params = Query<HashMap<String, String>>;
@@ -89,12 +94,14 @@ async fn pop(
             StatusCode::NO_CONTENT.into_response()
         });
     }
+    let target = wanted.target.clone();
     let popped = if wait { app.polls.wait(wanted, timeout).await } else { app.polls.pop(wanted).await };
     let popped = popped.map_err(|error| {
         let status = error.status();
         refused(error).with_status(status)
     })?;
     counts.messages.fetch_add(popped.messages as u64, Relaxed);
+    app.metrics.popped(caller.tenant, &target, &popped);
     Ok(match popped.body {
         Some(body) => json(StatusCode::OK, body),
         None => StatusCode::NO_CONTENT.into_response(),

@@ -31,7 +31,10 @@ async fn transaction(
     // Not JSON at all is told apart from JSON that is no transaction.
     queen_core::payload::check_json(text, usize::MAX).map_err(body::bad)?;
     match app.database.call(caller.tenant, TRANSACTION, &[&text, &caller.subject]).await {
-        Ok(answer) => Ok(json(StatusCode::OK, answer)),
+        Ok(answer) => {
+            app.metrics.transacted(caller.tenant);
+            Ok(json(StatusCode::OK, answer))
+        }
         Err(error @ CallError::Refused { .. }) => {
             let reason = if error.is_callers() { "bad_request" } else { "db_error" };
             Err(Problem::from(error.clone()).with_body(value!({

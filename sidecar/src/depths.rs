@@ -1,0 +1,107 @@
+//! Depths of queues and of their dead letters, for monitoring: asked of the database seldom, however often somebody looks.
+//!
+//! The cost is bounded: one query at a time, of at most [`MAX_QUEUES`] queues, and after each a pause of [`PAUSE`] or of
+//! ten times what it took.
+
+use crate::database::{Database, Statement};
+use crate::tenant::Tenant;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+const DEPTHS: Statement = Statement { sql: include_str!("../sql/depths.sql"), types: &[] };
+/// Queues that the query counts.
+pub const MAX_QUEUES: usize = 1000;
+/// Shortest time between two queries.
+const PAUSE: Duration = Duration::from_secs(5);
+/// An answer older than this is not shown any more.
+const STALE: Duration = Duration::from_secs(300);
+
+/// What the database said.
+#[derive(Deserialize, Clone, Default, Debug)]
+pub struct Answer {
+    /// Queues of the default tenant, by name.
+    pub queues: Vec<Depth>,
+    /// All dead letters of the tenant.
+    pub dead_letters: i64,
+}
+
+/// One queue.
+#[derive(Deserialize, Clone, Default, Debug)]
+pub struct Depth {
+    /// Its name.
+    pub queue: String,
+    /// Messages that wait for delivery.
+    pub pending: i64,
+    /// Messages under a lease.
+    pub processing: i64,
+    /// Dead letters.
+    pub dead_letters: i64,
+}
+
+/// The newest answer.
+#[derive(Clone)]
+pub struct Depths(Arc<Inner>);
+
+struct Inner {
+    database: Database,
+    state: Mutex<State>,
+    /// Counts the queries that ended.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    answer: Option<(Instant, Arc<Answer>)>,
+    asking: bool,
+    not_before: Option<Instant>,
+}
+
+impl Depths {
+    /// Asks when somebody looks.
+    pub fn new(database: Database) -> Depths {
+        Depths(Arc::new(Inner { database, state: Mutex::default(), ended: watch::Sender::new(0) }))
+    }
+
+    /// The newest answer; asks anew if it is time to, and waits for that at most so long. None: there is none that is
+    /// worth showing.
+    pub async fn get(&self, patience: Duration) -> Option<Arc<Answer>> {
+        let mut ended = self.0.ended.subscribe();
+        let (asking, start) = {
+            let mut state = self.state();
+            let start = !state.asking && state.not_before.is_none_or(|time| time <= Instant::now());
+            state.asking |= start;
+            (state.asking, start)
+        };
+        if start {
+            // A task, because whoever looks may leave.
+            tokio::spawn(self.clone().ask());
+        }
+        if asking {
+            _ = tokio::time::timeout(patience, ended.changed()).await;
+        }
+        self.state().answer.as_ref().filter(|(at, _)| at.elapsed() < STALE).map(|(_, answer)| answer.clone())
+    }
+
+    async fn ask(self) {
+        let began = Instant::now();
+        let answer = self.0.database.look(Tenant::default(), DEPTHS, &[]).await;
+        let answer = answer.map_err(|error| error.to_string());
+        let answer = answer.and_then(|text| serde_json::from_str::<Answer>(&text).map_err(|error| error.to_string()));
+        {
+            let mut state = self.state();
+            state.asking = false;
+            state.not_before = Some(Instant::now() + PAUSE.max(began.elapsed() * 10));
+            match answer {
+                Ok(answer) => state.answer = Some((Instant::now(), Arc::new(answer))),
+                Err(error) => tracing::warn!(error, "the depths of queues cannot be read"),
+            }
+        }
+        self.0.ended.send_modify(|count| *count += 1);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
