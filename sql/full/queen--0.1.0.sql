@@ -847,7 +847,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_v
 
 -- queen.dlq_audit: note in the audit that somebody did something to a dead letter, a plan or a group.
 --
--- For the broker's own functions: granted to nobody.
+-- For the functions of the broker, which run statements as its owner: granted to nobody.
 --
 -- Arguments:
 --   action   What was done, one word.
@@ -861,7 +861,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_v
 -- Locks: None.
 CREATE FUNCTION queen.dlq_audit(action text, dlq_id uuid, plan_id uuid, queue text, detail jsonb)
     RETURNS void
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp
     AS $$
         INSERT INTO queen.dlq_event (at, tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)

@@ -28,8 +28,7 @@ fn group_of(call: &Call, tables: &Tables) -> Result<Option<(Queue, Subscription)
 pub fn pause_group(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
     let reason = call.text(2)?;
-    let changed =
-        group_of(call, &tables)?.is_some_and(|(queue, group)| pause::pause(&tables, &queue, &group, reason));
+    let changed = group_of(call, &tables)?.is_some_and(|(queue, group)| pause::pause(&tables, &queue, &group, reason));
     Ok(call.value(Value::Bool(changed)))
 }
 

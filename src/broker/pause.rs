@@ -1,8 +1,8 @@
 //! Pausing a group in a queue: its pops bring nothing and charge nothing, until somebody resumes it.
 
+use crate::pg::commit;
 use crate::pg::creation_lock::{Creation, lock};
 use crate::pg::relation::Tables;
-use crate::pg::commit;
 use crate::rows::queue::Queue;
 use crate::rows::subscription::{self, Subscription};
 use crate::rows::{audit, dead_letter};
@@ -67,9 +67,14 @@ impl<'a> Counted<'a> {
         let options = &self.queue.options;
         let window = now.saturating_sub(i64::from(options.auto_pause_seconds) * 1_000_000);
         let since = resumed_at.map_or(window, |at| at.max(window));
-        let Some(same) =
-            dead_letter::same_cause(self.queue, &self.group.name, partition_id, offset, since, options.auto_pause_count)
-        else {
+        let Some(same) = dead_letter::same_cause(
+            self.queue,
+            &self.group.name,
+            partition_id,
+            offset,
+            since,
+            options.auto_pause_count,
+        ) else {
             return;
         };
         if same.count < i64::from(options.auto_pause_count) {

@@ -112,10 +112,7 @@ pub fn same_cause(
                   WHERE partition_id = $4 AND consumer_group = $3 AND at_offset = $5) d"
     );
     let read = |row: SpiHeapTupleData<'_>| -> Result<SameCause, pgrx::spi::Error> {
-        Ok(SameCause {
-            fingerprint: row[1].value()?.unwrap_or_default(),
-            count: row[2].value()?.unwrap_or_default(),
-        })
+        Ok(SameCause { fingerprint: row[1].value()?.unwrap_or_default(), count: row[2].value()?.unwrap_or_default() })
     };
     // Written a moment ago: read as a change would.
     spi::as_owner(|client| {

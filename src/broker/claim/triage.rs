@@ -46,7 +46,8 @@ enum Cause {
 /// Whether any of what a claim has seen may have to be given up. Counts never rise with the offset, so without deadlines
 /// the first message speaks for all.
 pub(super) fn needed(options: &QueueOptions, cursor: &Cursor, seen: &Seen) -> bool {
-    options.deadlines || (options.max_deliveries > 0 && cursor.deliveries.count_of(seen.first) >= options.max_deliveries)
+    options.deadlines
+        || (options.max_deliveries > 0 && cursor.deliveries.count_of(seen.first) >= options.max_deliveries)
 }
 
 impl Claiming<'_> {
