@@ -36,7 +36,7 @@ async fn set_trap(admin: &Client) {
 }
 
 /// Calls that reach every statement the broker makes for itself.
-const CALLS: [&str; 38] = [
+const CALLS: [&str; 42] = [
     "SELECT queen.push('q', '1', transaction_id => 'x')",
     "SELECT queen.push_many('q', ARRAY['1']::pg_catalog.jsonb[], transaction_ids => ARRAY['y'])",
     "SELECT queen.push_batch('[{\"queue\":\"q\",\"payload\":1,\"transactionId\":\"a\"}]')",
@@ -57,6 +57,10 @@ const CALLS: [&str; 38] = [
     "SELECT queen.transaction_json('[{\"type\":\"push\",\"queue\":\"q\",\"payload\":1}]', 'ada')",
     "SELECT queen.ack_many_json(pg_catalog.format('[{\"acknowledgments\":[{\"transactionId\":\"b\",\"partitionId\":\"%s\"}]}]', p.partition_id)) FROM queen.partitions p",
     "SELECT queen.configure('q', '{\"retryLimit\": 1}')",
+    "SELECT queen.configure('q', '{\"autoPauseCount\": 1}')",
+    "SELECT queen.nack(m.lease_id, m.transaction_id, status => 'dlq') FROM queen.pop('q', 'p', batch => 1, subscription_mode => 'all') m",
+    "SELECT queen.pause_group('q', 'h', 'why')",
+    "SELECT queen.resume_group('q', 'h')",
     "SELECT queen.seek('q', 'h', to_end => true)",
     "SELECT queen.messages('q')",
     "SELECT queen.message(p.partition_id, 'a') FROM queen.partitions p",
