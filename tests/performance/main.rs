@@ -4,6 +4,7 @@ mod backlog;
 mod dedup;
 mod maintain;
 mod partitions;
+mod poison;
 mod read;
 mod snapshot;
 mod support;
