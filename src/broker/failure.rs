@@ -32,7 +32,7 @@ pub struct Failure {
 }
 
 /// Files the message as a dead letter. One message of one group makes one record: filing it again keeps the first.
-/// The group pauses itself here if the queue says so. The caller holds the cursor of the group and partition.
+/// If the queue says so, it is counted towards a pause of the group. The caller holds the cursor of the group and partition.
 ///
 /// # Errors
 /// The segment with the message is damaged or gone.
@@ -51,7 +51,6 @@ pub fn file(
     };
     let frame = stored.frame(failure.offset)?;
     let frame = frame.as_frame();
-    let counted = pause::Counted::begin(queue, group);
     dead_letter::file(&Record {
         id: mint(failure.now, 1),
         tenant: queue.tenant,
@@ -75,8 +74,6 @@ pub fn file(
         failed_at: failure.now,
         is_encrypted: frame.encrypted,
     });
-    if let Some(counted) = counted {
-        counted.filed(tables, partition.id, failure.offset, failure.now);
-    }
+    pause::note(queue, group, partition.id, failure.offset, failure.now);
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::rows::queue::Queue;
 use crate::rows::subscription::{self, Subscription};
 use crate::rows::{audit, dead_letter};
 use serde_json::json;
+use std::cell::RefCell;
 
 /// Bytes of a reason that are kept.
 const REASON_BYTES: usize = 500;
@@ -44,50 +45,72 @@ fn cut(reason: &str) -> &str {
     &reason[..end]
 }
 
-/// Filing a dead letter of a group that pauses itself when too many of one cause come.
-pub struct Counted<'a> {
-    queue: &'a Queue,
-    group: &'a Subscription,
+/// A dead letter that may be the last straw for its group.
+struct Straw {
+    queue: Queue,
+    group: Subscription,
+    partition_id: u128,
+    offset: i64,
+    filed_at: i64,
 }
 
-impl<'a> Counted<'a> {
-    /// Before the dead letter is filed; None where nothing is counted. Two sessions that file at the same time would each
-    /// count without the other's: so they take turns, until the end of the transaction.
-    pub fn begin(queue: &'a Queue, group: &'a Subscription) -> Option<Counted<'a>> {
-        if queue.options.auto_pause_count <= 0 {
-            return None;
-        }
-        lock(Creation::Count(group.gid), true);
-        Some(Counted { queue, group })
-    }
+thread_local! {
+    static STRAWS: RefCell<Vec<Straw>> = const { RefCell::new(Vec::new()) };
+}
 
-    /// The dead letter of this message is filed: pauses the group if it is the last straw.
-    pub fn filed(self, tables: &Tables, partition_id: u128, offset: i64, now: i64) {
+/// A dead letter is filed: where the queue's groups pause themselves, it is counted when the transaction commits.
+pub fn note(queue: &Queue, group: &Subscription, partition_id: u128, offset: i64, filed_at: i64) {
+    if queue.options.auto_pause_count > 0 {
+        let straw = Straw { queue: queue.clone(), group: group.clone(), partition_id, offset, filed_at };
+        STRAWS.with_borrow_mut(|straws| straws.push(straw));
+    }
+}
+
+/// Whether the transaction has filed what is to be counted.
+pub fn is_noted() -> bool {
+    STRAWS.with_borrow(|straws| !straws.is_empty())
+}
+
+/// The transaction has ended.
+pub fn forget() {
+    STRAWS.with_borrow_mut(Vec::clear);
+}
+
+/// Pauses the groups that have filed too many dead letters of one cause; called when the transaction is about to commit.
+///
+/// Two sessions that file at the same time would each count without the other's, so they take turns from here to the end
+/// of their transactions. Not from the filing on: whoever settles several partitions takes further cursors after it, and
+/// might wait for somebody who has one and waits for its turn.
+pub fn count(tables: &Tables) {
+    let mut straws = STRAWS.with_borrow_mut(std::mem::take);
+    straws.sort_by_key(|straw| straw.group.gid);
+    for of_group in straws.chunk_by(|a, b| a.group.gid == b.group.gid) {
+        lock(Creation::Count(of_group[0].group.gid), true);
+    }
+    for straw in &straws {
+        straw.count(tables);
+    }
+}
+
+impl Straw {
+    fn count(&self, tables: &Tables) {
+        // Paused already, or dropped.
         let Some(resumed_at) = subscription::counts_since(tables, self.group.gid) else { return };
-        let options = &self.queue.options;
-        let window = now.saturating_sub(i64::from(options.auto_pause_seconds) * 1_000_000);
+        let (queue, options) = (&self.queue, &self.queue.options);
+        let window = self.filed_at.saturating_sub(i64::from(options.auto_pause_seconds) * 1_000_000);
         let since = resumed_at.map_or(window, |at| at.max(window));
-        let Some(same) = dead_letter::same_cause(
-            self.queue,
-            &self.group.name,
-            partition_id,
-            offset,
-            since,
-            options.auto_pause_count,
-        ) else {
-            return;
-        };
-        if same.count < i64::from(options.auto_pause_count) {
-            return;
-        }
+        let enough = options.auto_pause_count;
+        // None: filed in a savepoint that was rolled back.
+        let same = dead_letter::same_cause(queue, &self.group.name, self.partition_id, self.offset, since, enough);
+        let Some(same) = same.filter(|same| same.count >= i64::from(enough)) else { return };
         let reason = format!("{} dead letters with fingerprint {}", same.count, same.fingerprint);
         if subscription::pause(tables, self.group.gid, Some(&reason)) {
             commit::settled();
-            commit::wake(self.queue.qid);
+            commit::wake(queue.qid);
             audit::write_as(
                 "queen",
                 "auto_pause",
-                &self.queue.name,
+                &queue.name,
                 &json!({"consumerGroup": self.group.name, "fingerprint": same.fingerprint, "count": same.count,
                         "seconds": options.auto_pause_seconds, "reason": reason}),
             );

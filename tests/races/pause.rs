@@ -59,8 +59,13 @@ async fn who_waits_for_a_paused_group_sleeps_through_pushes_and_is_woken_by_resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_sessions_that_file_at_the_same_time_the_second_counts_the_firsts_dead_letter() {
-    for (end, expected) in [("COMMIT", "1"), ("ROLLBACK", "0")] {
+async fn of_two_sessions_that_file_at_the_same_time_the_last_to_commit_counts_both_dead_letters() {
+    for (prepared, end, expected) in [
+        (false, "COMMIT", "1"),
+        (false, "ROLLBACK", "0"),
+        (true, "COMMIT PREPARED 'straw'", "1"),
+        (true, "ROLLBACK PREPARED 'straw'", "0"),
+    ] {
         let s = sessions(3, r#"{"autoPauseCount": 2}"#).await;
         for partition in ["one", "two"] {
             s[0].append("q", partition, &[partition]).await;
@@ -68,13 +73,38 @@ async fn of_two_sessions_that_file_at_the_same_time_the_second_counts_the_firsts
         let (first, second) = (last_straw(&s[0], "one", "dlq").await, last_straw(&s[1], "two", "dlq").await);
         s[0].run("BEGIN").await;
         s[0].run(&first).await;
+        if prepared {
+            s[0].run("PREPARE TRANSACTION 'straw'").await;
+        }
+        // Filing waits for nobody; whoever commits while another one is about to, does.
         let (started, waits) = s[1].start_and_watch(&s[2], &second).await;
-        assert!(waits, "counting takes turns");
+        assert_eq!(waits, prepared, "{end}");
         s[0].run(end).await;
         started.end().await;
         assert_eq!(paused(&s[2]).await, expected, "{end}");
         assert_eq!(s[2].one("SELECT count(*) FROM queen.dlq_event WHERE actor = 'queen'").await, expected);
     }
+}
+
+/// Had the first kept its turn from the filing on, each would wait for the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sessions_that_file_and_then_go_to_the_others_partition_do_not_block_each_other_for_good() {
+    let s = sessions(3, r#"{"autoPauseCount": 2}"#).await;
+    for partition in ["one", "two"] {
+        s[0].append("q", partition, &[partition]).await;
+    }
+    let (first, second) = (last_straw(&s[0], "one", "dlq").await, last_straw(&s[1], "two", "dlq").await);
+    s[0].run("BEGIN").await;
+    s[0].run(&first).await;
+    s[1].run("BEGIN").await;
+    s[1].run(&second).await;
+    let other = "SELECT success FROM queen.partitions p, queen.ack(p.partition_id, 'two', 'completed', 'g') WHERE p.partition = 'two'";
+    let (started, waits) = s[0].start_and_watch(&s[2], other).await;
+    assert!(waits, "for the cursor of the other partition");
+    s[1].run("COMMIT").await;
+    started.end().await;
+    s[0].run("COMMIT").await;
+    assert_eq!(paused(&s[2]).await, "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,9 +138,10 @@ async fn whoever_changes_a_group_that_is_just_pausing_itself_waits_and_keeps_bot
         let straw = last_straw(&s[0], "one", "dlq").await;
         s[0].run("BEGIN").await;
         s[0].run(&straw).await;
+        s[0].run("PREPARE TRANSACTION 'pausing'").await;
         let (started, waits) = s[1].start_and_watch(&s[2], change).await;
         assert!(waits, "{change}");
-        s[0].run(end).await;
+        s[0].run(&format!("{end} PREPARED 'pausing'")).await;
         started.end().await;
         let now = s[2].rows("SELECT pause_reason, mode, registered FROM queen.subscription").await;
         match now.first() {

@@ -168,15 +168,21 @@ async fn messages_that_a_pop_gives_up_count_too_and_that_pop_still_delivers() {
 }
 
 #[tokio::test]
-async fn a_pause_by_itself_is_rolled_back_with_the_dead_letter_that_caused_it() {
+async fn only_dead_letters_that_are_committed_pause_the_group() {
     let db = Db::new().await;
     db.configure("q", r#"{"autoPauseCount": 1}"#).await;
     db.push("q", "a").await;
     let batch = popped(&db, "g").await;
-    db.run("BEGIN").await;
+    for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
+        db.run("BEGIN; SAVEPOINT s").await;
+        assert_eq!(db.ack(&batch, "a", "dlq").await, "ok released dlq");
+        db.run(undo).await;
+        assert_eq!(paused(&db, "g").await, "f|~");
+        assert_eq!(db.rows("SELECT count(*) FROM queen.dlq_event").await, "0");
+    }
+    // In a transaction that does more than that, too.
+    db.run("BEGIN; SELECT queen.push('other', '1')").await;
     db.ack(&batch, "a", "dlq").await;
+    db.run("COMMIT").await;
     assert!(paused(&db, "g").await.starts_with("t|"));
-    db.run("ROLLBACK").await;
-    assert_eq!(paused(&db, "g").await, "f|~");
-    assert_eq!(db.rows("SELECT count(*) FROM queen.dlq_event").await, "0");
 }
