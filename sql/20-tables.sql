@@ -5,7 +5,7 @@
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
---   dlq_event                                  what people did with dead letters; only ever added to
+--   dlq_event                                  what people did with dead letters and groups; only ever added to
 --   replay_plan ──< replay_item                which dead letters go back, and how far that is
 --   processed_message                          what consumers have done for good
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
@@ -71,6 +71,9 @@ CREATE TABLE queen.subscription (
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
     conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
+    paused_at    timestamptz,              -- since when its pops bring nothing
+    pause_reason text,
+    resumed_at   timestamptz,              -- end of the last pause: from then on causes are counted anew
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -86,6 +89,7 @@ CREATE TABLE queen.cursor (
     expires_at timestamptz,
     deliveries bytea,                      -- how often uncommitted messages were delivered (queen-core: Deliveries)
     failing_since timestamptz,             -- first failure charged to the current batch
+    not_before timestamptz,                -- the pause after a failure; only without a lease
     CONSTRAINT cursor_pkey PRIMARY KEY (gid, pid, seq)
 ) USING heap;
 CREATE INDEX cursor_lease_id_idx ON queen.cursor (lease_id) WHERE lease_id IS NOT NULL;
@@ -192,7 +196,7 @@ CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
     REFERENCING OLD TABLE AS before
     FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
 
--- Who did what with dead letters. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
+-- Who did what with dead letters and groups. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
 CREATE TABLE queen.dlq_event (
     seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
     at             timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),

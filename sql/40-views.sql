@@ -184,7 +184,9 @@ SELECT g.name AS consumer_group,
        coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
        d.active_leases,
        coalesce(d.settled, 0)::bigint               AS settled,
-       g.conflation
+       g.conflation,
+       g.paused_at,
+       g.pause_reason
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -220,6 +222,8 @@ COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the olde
 COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
 COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
 COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
+COMMENT ON COLUMN queen.consumer_groups.paused_at IS 'Since when the pops of the group bring nothing; NULL if it is not paused.';
+COMMENT ON COLUMN queen.consumer_groups.pause_reason IS 'Why, as whoever paused it has said; a group that has paused itself names the fingerprint.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.group_partitions WITH (security_barrier) AS

@@ -439,7 +439,7 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
 --   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
---   dlq_event                                  what people did with dead letters; only ever added to
+--   dlq_event                                  what people did with dead letters and groups; only ever added to
 --   replay_plan ──< replay_item                which dead letters go back, and how far that is
 --   processed_message                          what consumers have done for good
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
@@ -505,6 +505,9 @@ CREATE TABLE queen.subscription (
     start_at   timestamptz NOT NULL,       -- first delivery of a partition without cursor: first segment at or after
     created_at timestamptz NOT NULL,
     conflation boolean NOT NULL DEFAULT false,  -- true: of a partition, only the newest message is delivered
+    paused_at    timestamptz,              -- since when its pops bring nothing
+    pause_reason text,
+    resumed_at   timestamptz,              -- end of the last pause: from then on causes are counted anew
     CONSTRAINT subscription_qid_name_key UNIQUE (qid, name)
 ) USING heap;
 
@@ -520,6 +523,7 @@ CREATE TABLE queen.cursor (
     expires_at timestamptz,
     deliveries bytea,                      -- how often uncommitted messages were delivered (queen-core: Deliveries)
     failing_since timestamptz,             -- first failure charged to the current batch
+    not_before timestamptz,                -- the pause after a failure; only without a lease
     CONSTRAINT cursor_pkey PRIMARY KEY (gid, pid, seq)
 ) USING heap;
 CREATE INDEX cursor_lease_id_idx ON queen.cursor (lease_id) WHERE lease_id IS NOT NULL;
@@ -593,7 +597,7 @@ CREATE TABLE queen.dlq_tally (
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
 
 CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
 BEGIN
   IF TG_OP = 'DELETE' THEN
@@ -614,8 +618,9 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION queen.dlq_tally_change() IS 'Part of queen.dead_letter_record: keeps dlq_tally in step.
-Example: UPDATE queen.dead_letter_record SET status = status;  -- calls it';
+COMMENT ON FUNCTION queen.dlq_tally_change() IS
+'Part of queen.dead_letter_record: keeps dlq_tally in step. A trigger, which nobody calls.
+Example: UPDATE queen.dead_letter_record SET status = ''approved'' WHERE false;';
 REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
 -- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
 CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record
@@ -625,7 +630,7 @@ CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
     REFERENCING OLD TABLE AS before
     FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
 
--- Who did what with dead letters. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
+-- Who did what with dead letters and groups. A trigger refuses every change of a row, whoever asks (dlq_event_refuse.sql).
 CREATE TABLE queen.dlq_event (
     seq            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT dlq_event_pkey PRIMARY KEY,
     at             timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -2409,6 +2414,38 @@ Example: SELECT queen.nack(m.lease_id, m.transaction_id, ''no such customer'') F
 REVOKE ALL ON FUNCTION queen.nack(uuid, text, text, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.nack(uuid, text, text, text, text) TO queen_consumer;
 
+-- functions/pause_group.sql
+
+-- queen.pause_group: stop a consumer group in one queue.
+--
+-- Its pops bring nothing and charge nothing until queen.resume_group, and whoever waits for messages waits on. Leases
+-- under way may still be settled, renewed and released; what fails meanwhile is charged as ever.
+--
+-- Arguments:
+--   queue           Name of the queue.
+--   consumer_group  Name of the group; __QUEUE_MODE__ for consumers who name none.
+--   reason          Why, shown in queen.consumer_groups; cut at 500 bytes.
+-- Result: Whether that changed anything: false for a group that is paused already, or that has never popped from the
+--         queue. The reason of the first pause stays.
+-- Errors: QN001 (bad name), QN013 (no such queue).
+-- Tables: queen.subscription (replaced), queen.dlq_event (written).
+-- Locks: The groups of the queue, then the group's row, until the transaction ends. Waits for no pop and no ack, but for
+--        one that is just pausing the group by itself.
+CREATE FUNCTION queen.pause_group(
+    queue text,
+    consumer_group text,
+    reason text DEFAULT NULL
+)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_pause_group';
+
+COMMENT ON FUNCTION queen.pause_group(text, text, text) IS
+'Lets the pops of a consumer group in a queue bring nothing until resume_group; returns whether it was not paused before.
+Example: SELECT queen.pause_group(''orders'', ''billing'', ''the payment provider is down'');';
+REVOKE ALL ON FUNCTION queen.pause_group(text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pause_group(text, text, text) TO queen_operator, queen_sidecar;
+
 -- functions/pop.sql
 
 -- queen.pop: take messages of a queue for a consumer group.
@@ -3332,6 +3369,30 @@ COMMENT ON FUNCTION queen.replay_plans_expire(uuid) IS
 Example: SELECT queen.replay_plans_expire(NULL);';
 REVOKE ALL ON FUNCTION queen.replay_plans_expire(uuid) FROM PUBLIC;
 
+-- functions/resume_group.sql
+
+-- queen.resume_group: let a paused consumer group go on in one queue.
+--
+-- Whoever waits for its messages is woken. A group that had paused itself counts causes anew from here on.
+--
+-- Arguments:
+--   queue           Name of the queue.
+--   consumer_group  Name of the group; __QUEUE_MODE__ for consumers who name none.
+-- Result: Whether it was paused.
+-- Errors: QN001 (bad name), QN013 (no such queue).
+-- Tables: queen.subscription (replaced), queen.dlq_event (written).
+-- Locks: As queen.pause_group.
+CREATE FUNCTION queen.resume_group(queue text, consumer_group text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'queen_resume_group';
+
+COMMENT ON FUNCTION queen.resume_group(text, text) IS
+'Lets a paused consumer group go on; returns whether it was paused.
+Example: SELECT queen.resume_group(''orders'', ''billing'');';
+REVOKE ALL ON FUNCTION queen.resume_group(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.resume_group(text, text) TO queen_operator, queen_sidecar;
+
 -- functions/run_replays.sql
 
 -- queen.run_replays: run the replay plans that are started.
@@ -3837,7 +3898,9 @@ SELECT g.name AS consumer_group,
        coalesce(d.max_time_lag_seconds, 0)          AS max_time_lag_seconds,
        d.active_leases,
        coalesce(d.settled, 0)::bigint               AS settled,
-       g.conflation
+       g.conflation,
+       g.paused_at,
+       g.pause_reason
   FROM queen.queue q
   JOIN queen.subscription g ON g.qid = q.qid
   LEFT JOIN LATERAL (
@@ -3873,6 +3936,8 @@ COMMENT ON COLUMN queen.consumer_groups.max_time_lag_seconds IS 'Age of the olde
 COMMENT ON COLUMN queen.consumer_groups.active_leases IS 'Live leases of the group; one may hold several partitions.';
 COMMENT ON COLUMN queen.consumer_groups.settled IS 'Messages that the group is done with: settled, passed over by its start, or removed by retention.';
 COMMENT ON COLUMN queen.consumer_groups.conflation IS 'Whether the group gets only the newest message of each partition; those behind it count as pending until it is settled.';
+COMMENT ON COLUMN queen.consumer_groups.paused_at IS 'Since when the pops of the group bring nothing; NULL if it is not paused.';
+COMMENT ON COLUMN queen.consumer_groups.pause_reason IS 'Why, as whoever paused it has said; a group that has paused itself names the fingerprint.';
 GRANT SELECT ON queen.consumer_groups TO queen_viewer, queen_sidecar;
 
 CREATE VIEW queen.group_partitions WITH (security_barrier) AS

@@ -120,9 +120,10 @@ fn set(tables: &Tables, group: &Subscription, partition: &Partition, target: Tar
     after.lease = None;
     after.retries = 0;
     after.failing_since = None;
+    after.not_before = None;
     after.deliveries = Deliveries::default();
     write(tables, &before, &after, group);
-    if before.lease.is_none()
+    if before.hinted_at().is_none()
         && group.registered
         && segment::tail(tables, partition.pid, Sight::Everything).offset > committed
     {
@@ -143,7 +144,7 @@ pub fn set_subscription(call: &Call) -> Result<Datum> {
         }
         subscription::lock_creation(queue.qid);
         let Some(group) = subscription::find(&tables, queue.qid, group_name) else { continue };
-        if !subscription::set_start(group.gid, start_at) {
+        if !subscription::set_start(&tables, group.gid, start_at) {
             continue;
         }
         // What lies behind the new start has never been hinted at.

@@ -10,6 +10,7 @@ pub mod group;
 pub mod lease;
 pub mod maintain;
 pub mod messages;
+pub mod pause;
 pub mod pop;
 pub mod push;
 pub mod queue;

@@ -13,7 +13,7 @@ use crate::pg::value::Value;
 use crate::rows::{partition, queue};
 use pgrx::pg_sys::{self, Datum};
 use queen_core::payload::PushItem;
-use queen_core::{id, names, payload};
+use queen_core::{deadline, id, names, payload};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -44,6 +44,9 @@ fn defer(tables: &Tables, push: Push<'_>) -> Result<Answer> {
     let explicit = push.transaction_id.as_deref();
     if let Some(queue) = queue::find_recent(tables, push.tenant, &push.queue, explicit.is_none())? {
         seal::sealer(&queue.name, &queue.options)?;
+        if queue.options.deadlines {
+            readable_deadline(push.headers.as_deref())?;
+        }
         let window = i64::from(queue.options.dedup_window_seconds) * 1_000_000;
         if let Some(wanted) = explicit
             && window > 0
@@ -78,6 +81,19 @@ pub(super) fn too_large(payload: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses a deadline that nobody could read, in a queue that honours deadlines.
+fn readable_deadline(headers: Option<&str>) -> Result<()> {
+    headers.map_or(Ok(()), |headers| deadline::of_headers(headers.as_bytes()).map(drop).map_err(Into::into))
+}
+
+/// As [`readable_deadline`], where the queue is not at hand: it is looked up only for headers that have one to be read.
+pub(super) fn deadline_of_item(tables: &Tables, tenant: u128, queue: &str, headers: Option<&str>) -> Result<()> {
+    match readable_deadline(headers) {
+        Err(e) if queue::find_recent(tables, tenant, queue, true)?.is_some_and(|q| q.options.deadlines) => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// `queen.push(queue, payload jsonb, partition, transaction_id, trace_id, headers) → push_result`
@@ -166,7 +182,7 @@ pub fn push_many(call: &Call) -> Result<Datum> {
 
 /// The items of a batch, checked and appended at once.
 fn batch(items: Vec<PushItem<'_>>) -> Result<(Vec<Push<'_>>, Vec<Pushed>)> {
-    let tenant = guc::tenant()?;
+    let (tables, tenant) = (Tables::default(), guc::tenant()?);
     let mut pushes = Vec::with_capacity(items.len());
     for (n, item) in items.into_iter().enumerate() {
         let at = |e: crate::error::Error| {
@@ -183,6 +199,7 @@ fn batch(items: Vec<PushItem<'_>>) -> Result<(Vec<Push<'_>>, Vec<Pushed>)> {
             names::check_producer(p).map_err(|e| at(e.into()))?;
         }
         too_large(item.payload).map_err(at)?;
+        deadline_of_item(&tables, tenant, &item.queue, item.headers).map_err(at)?;
         pushes.push(Push {
             tenant,
             queue: item.queue,
@@ -195,7 +212,7 @@ fn batch(items: Vec<PushItem<'_>>) -> Result<(Vec<Push<'_>>, Vec<Pushed>)> {
             id: None,
         });
     }
-    let results = append(&Tables::default(), &pushes, When::Now)?;
+    let results = append(&tables, &pushes, When::Now)?;
     Ok((pushes, results))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::api::ack::settle_batch;
 use crate::api::arguments;
-use crate::api::push::too_large;
+use crate::api::push::{deadline_of_item, too_large};
 use crate::broker::append::{Push, When, append, mint};
 use crate::error::{Error, ErrorKind, Result, error};
 use crate::guc;
@@ -106,6 +106,7 @@ fn run(
                     names::check_transaction_id(t).map_err(Error::from)?;
                 }
                 too_large(item.payload)?;
+                deadline_of_item(&tables, tenant, &item.queue, item.headers)?;
                 pushes.push(Push {
                     tenant,
                     queue: Cow::Borrowed(&item.queue),

@@ -23,6 +23,8 @@ fn look(tenant: u128, queue_name: &str, group: &str, end: i64) -> Result<(Option
     let tables = Tables::default();
     let Some(queue) = queue::find(&tables, tenant, queue_name)? else { return Ok((None, Look::NotBefore(None))) };
     let found = match subscription::find(&tables, queue.qid, group).filter(|g| g.registered) {
+        // Whoever resumes it wakes us.
+        Some(group) if group.paused => Look::NotBefore(None),
         Some(group) => {
             let upto = (clock::now() + LOOK_AGAIN_MS * 1000).min(end);
             match ready::earliest(&tables, group.gid, upto) {

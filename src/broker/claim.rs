@@ -13,6 +13,9 @@ use crate::rows::ready;
 use crate::rows::segment;
 use crate::rows::subscription::{BEGINNING, Subscription};
 use queen_core::ack::Lease;
+use triage::Triage;
+
+mod triage;
 
 /// With `windowBuffer`, a partition is delivered early once this many messages wait.
 pub const WINDOW_FULL: i32 = 100;
@@ -94,9 +97,15 @@ pub fn claim(
         Taken::Held(cursor) => (*cursor, false),
         Taken::Missing => (Cursor::initial(group.gid, partition.pid, start_of(tables, group, partition)?), true),
     };
-    let claimed = claim_from(tables, queue, partition, group, wish, hinted, &mut cursor);
+    let claiming = Claiming { tables, queue, partition, group, wish, hinted };
+    let mut given_up = triage::GivenUp::default();
+    let claimed = claiming.from(&mut cursor, &mut given_up);
     let written = match claimed {
         Ok(Claim::Batch(_)) => true,
+        Ok(ref nothing) if given_up.any() => {
+            claiming.leave_off(&mut cursor, nothing);
+            true
+        }
         Ok(Claim::Empty(_)) => hinted && catch_up(tables, &mut cursor, missing),
         _ => false,
     };
@@ -125,77 +134,114 @@ fn catch_up(tables: &Tables, cursor: &mut Cursor, missing: bool) -> bool {
     behind
 }
 
-fn claim_from(
-    tables: &Tables,
-    queue: &Queue,
-    partition: &Partition,
-    group: &Subscription,
-    wish: &Wish,
+/// One claim: whose, of what.
+struct Claiming<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    partition: &'a Partition,
+    group: &'a Subscription,
+    wish: &'a Wish,
     hinted: bool,
-    cursor: &mut Cursor,
-) -> Result<Claim> {
-    let now = clock::now();
-    if let Some(lease) = cursor.live_lease(now) {
-        return Ok(Claim::NotBefore(lease.expires_at));
-    }
-    let from = (cursor.committed + 1).max(segment::trimmed(tables, partition.pid) + 1);
-    let look =
-        Look { tables, pid: partition.pid, from, now, delay: i64::from(queue.options.delayed_processing) * 1_000_000 };
-    let seen = if group.conflation { look.newest()? } else { look.in_order(wish)? };
-    let Seen { pieces, bytes, first, last, behind, written_at } = match seen {
-        Ok(seen) => seen,
-        Err(later) => return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore)),
-    };
-    if queue.options.window_buffer > 0 {
-        let open_at = due_at(queue, written_at);
-        let waiting = segment::tail(tables, partition.pid, Sight::Committed).offset - cursor.committed;
-        if open_at > now && waiting < i64::from(WINDOW_FULL) {
-            return Ok(Claim::NotBefore(open_at));
+}
+
+impl Claiming<'_> {
+    fn from(&self, cursor: &mut Cursor, given_up: &mut triage::GivenUp) -> Result<Claim> {
+        let Claiming { tables, queue, partition, group, wish, hinted } = *self;
+        let now = clock::now();
+        if let Some(time) = cursor.busy_until(now) {
+            return Ok(Claim::NotBefore(time));
         }
+        let trimmed = segment::trimmed(tables, partition.pid);
+        let seen = loop {
+            let from = (cursor.committed + 1).max(trimmed + 1);
+            let delay = i64::from(queue.options.delayed_processing) * 1_000_000;
+            let look = Look { tables, pid: partition.pid, from, now, delay };
+            let seen = if group.conflation { look.newest()? } else { look.in_order(wish)? };
+            let mut seen = match seen {
+                Ok(seen) => seen,
+                Err(later) => return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore)),
+            };
+            if queue.options.window_buffer > 0 {
+                let open_at = due_at(queue, seen.written_at);
+                let waiting = segment::tail(tables, partition.pid, Sight::Committed).offset - cursor.committed;
+                if open_at > now && waiting < i64::from(WINDOW_FULL) {
+                    return Ok(Claim::NotBefore(open_at));
+                }
+            }
+            if !triage::needed(&queue.options, cursor, &seen) {
+                break seen;
+            }
+            match self.triage(cursor, &mut seen, given_up, now)? {
+                Triage::Deliver => break seen,
+                Triage::LookOn => {}
+                // The next pop goes on.
+                Triage::Enough => return Ok(Claim::NotBefore(now)),
+            }
+        };
+        let Seen { pieces, bytes, first, last, behind, written_at } = seen;
+
+        let hinted_at = cursor.hinted_at();
+        cursor.lease = None;
+        cursor.not_before = None;
+        let attempt = cursor.deliveries.deliver(first, last);
+        let lease = if wish.auto_ack {
+            cursor.committed = last;
+            cursor.retries = 0;
+            cursor.failing_since = None;
+            cursor.deliveries.advance(last);
+            commit::settled();
+            None
+        } else {
+            let seconds = wish.lease_seconds.unwrap_or(queue.options.lease_time);
+            // What retention removed below the batch is behind the cursor.
+            cursor.committed = behind;
+            let expires_at = now + i64::from(seconds) * 1_000_000;
+            cursor.lease = Some(Lease { id: wish.lease_id, batch_end: last, expires_at });
+            Some(expires_at)
+        };
+        cursor::replace(tables, cursor);
+        if group.registered {
+            if !hinted {
+                // Found without its hint: the one written with the oldest message, or for the lease or pause that ended.
+                ready::delete_exact(tables, group.gid, due_at(queue, written_at), partition.pid);
+            }
+            if let Some(time) = hinted_at {
+                ready::delete_exact(tables, group.gid, time, partition.pid);
+            }
+            match lease {
+                Some(expires_at) => ready::insert(tables, group.gid, expires_at, partition.pid),
+                None => hint_rest(tables, cursor),
+            }
+        }
+        Ok(Claim::Batch(Box::new(Batch {
+            queue: queue.name.clone(),
+            partition: partition.clone(),
+            group: group.name.clone(),
+            first,
+            last,
+            lease: lease.map(|_| wish.lease_id),
+            attempt: if wish.auto_ack { 1.max(attempt) } else { attempt },
+            pieces,
+            bytes,
+        })))
     }
 
-    let previous = cursor.lease.take();
-    let attempt = cursor.deliveries.deliver(first, last);
-    let lease = if wish.auto_ack {
-        cursor.committed = last;
-        cursor.retries = 0;
-        cursor.failing_since = None;
-        cursor.deliveries.advance(last);
-        commit::settled();
-        None
-    } else {
-        let seconds = wish.lease_seconds.unwrap_or(queue.options.lease_time);
-        // What retention removed below the batch is behind the cursor.
-        cursor.committed = behind;
-        let expires_at = now + i64::from(seconds) * 1_000_000;
-        cursor.lease = Some(Lease { id: wish.lease_id, batch_end: last, expires_at });
-        Some(expires_at)
-    };
-    cursor::replace(tables, cursor);
-    if group.registered {
-        if !hinted {
-            // Found without its hint: the one written with the oldest message, or for the lease that ended.
-            ready::delete_exact(tables, group.gid, due_at(queue, written_at), partition.pid);
-        }
-        if let Some(previous) = previous {
-            ready::delete_exact(tables, group.gid, previous.expires_at, partition.pid);
-        }
-        match lease {
-            Some(expires_at) => ready::insert(tables, group.gid, expires_at, partition.pid),
-            None => hint_rest(tables, cursor),
+    /// Messages were given up, and there is nothing to deliver behind them: writes where the group is now.
+    fn leave_off(&self, cursor: &mut Cursor, nothing: &Claim) {
+        let hinted_at = cursor.hinted_at();
+        cursor.lease = None;
+        cursor.not_before = None;
+        cursor::replace(self.tables, cursor);
+        if self.group.registered {
+            if let Some(time) = hinted_at {
+                ready::delete_exact(self.tables, self.group.gid, time, self.partition.pid);
+            }
+            match nothing {
+                Claim::NotBefore(time) => ready::insert(self.tables, self.group.gid, *time, self.partition.pid),
+                _ => hint_rest(self.tables, cursor),
+            }
         }
     }
-    Ok(Claim::Batch(Box::new(Batch {
-        queue: queue.name.clone(),
-        partition: partition.clone(),
-        group: group.name.clone(),
-        first,
-        last,
-        lease: lease.map(|_| wish.lease_id),
-        attempt: if wish.auto_ack { 1.max(attempt) } else { attempt },
-        pieces,
-        bytes,
-    })))
 }
 
 /// A look at what a partition has for a group.

@@ -4,6 +4,7 @@
 //! Nothing here may be a reason not to file: what cannot be classified is unknown, what cannot be sealed is redacted.
 
 use crate::broker::append::{Push, mint};
+use crate::broker::pause;
 use crate::broker::recent;
 use crate::broker::seal::Opener;
 use crate::error::{ErrorKind, Result, error};
@@ -49,20 +50,13 @@ pub struct Failure<'a> {
     pub now: i64,
 }
 
-/// What filing tells its caller.
-#[allow(dead_code, reason = "for callers that act on repeated failures")]
-pub struct Filed {
-    pub id: u128,
-    pub fingerprint: String,
-}
-
 thread_local! {
     // Compiled rules and paths by the options that they are part of: equal options, equal rules.
     static COMPILED: RefCell<HashMap<String, Rc<(Rules, Allow)>>> = RefCell::default();
 }
 
 /// The rules and paths of a queue; None when it has neither.
-fn compiled(options: &QueueOptions) -> Option<Rc<(Rules, Allow)>> {
+pub fn compiled(options: &QueueOptions) -> Option<Rc<(Rules, Allow)>> {
     if options.dead_letter_rules.is_empty() && options.redaction_allow.is_empty() {
         return None;
     }
@@ -83,7 +77,7 @@ fn compiled(options: &QueueOptions) -> Option<Rc<(Rules, Allow)>> {
 }
 
 /// Files a dead letter of `group`, whose cursor of the partition the caller holds. One message of one group makes one
-/// record: filing it again keeps the first, forwards nothing, and answers None.
+/// record: filing it again keeps the first, and forwards nothing. Where the queue's groups pause themselves, it is counted.
 ///
 /// # Errors
 /// `CorruptSegment`: the message is gone from the log, or damaged there.
@@ -93,11 +87,11 @@ pub fn file(
     partition: &Partition,
     group: &Subscription,
     failure: &Failure<'_>,
-) -> Result<Option<Filed>> {
+) -> Result<()> {
     commit::settled();
     let offset = failure.offset;
     if dead_letter::is_filed(tables, partition.id, &group.name, offset) {
-        return Ok(None);
+        return Ok(());
     }
     let gone = || {
         let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
@@ -156,7 +150,8 @@ pub fn file(
     };
     dead_letter::file(tables, &record);
     forward(tables, queue, &record, &evidence, read.as_ref(), allow)?;
-    Ok(Some(Filed { id: record.id, fingerprint: record.fingerprint }))
+    pause::note(queue, group, record);
+    Ok(())
 }
 
 /// What a record may keep of a message.

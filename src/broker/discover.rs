@@ -124,6 +124,9 @@ impl Search<'_> {
             }
         };
         self.heed(&group)?;
+        if group.paused {
+            return Ok(());
+        }
         if let Claim::Batch(batch) = claim(self.tables, &queue, &partition, &group, &self.wish, false)? {
             self.keep(*batch);
         }
@@ -184,6 +187,9 @@ impl Search<'_> {
     }
 
     fn of_group(&mut self, queue: &Queue, group: &Subscription) -> Result<()> {
+        if group.paused {
+            return Ok(());
+        }
         let tables = self.tables;
         let mut seen: HashMap<i64, Seen> = HashMap::new();
         ready::each_due(tables, group.gid, clock::now(), |hint, in_progress| {

@@ -19,6 +19,7 @@ pub type Due = Option<i64>;
 /// A pop of any partition of the queue.
 pub fn of_group(tables: &Tables, queue: &Queue, group: &str) -> Due {
     match subscription::find(tables, queue.qid, group).filter(|g| g.registered) {
+        Some(group) if group.paused => None,
         Some(group) => ready::earliest_of_all(tables, group.gid),
         None => {
             let page = partition::after(tables, queue.qid, 0, PAGE);
@@ -37,9 +38,12 @@ pub fn of_partition(tables: &Tables, queue: &Queue, partition: &Partition, group
     let Some(group) = subscription::find(tables, queue.qid, group) else {
         return Ok(holds_any(tables, partition).then_some(now));
     };
+    if group.paused {
+        return Ok(None);
+    }
     let committed = match cursor::newest(tables, group.gid, partition.pid) {
-        Some(cursor) => match cursor.live_lease(now) {
-            Some(lease) => return Ok(Some(lease.expires_at)),
+        Some(cursor) => match cursor.busy_until(now) {
+            Some(time) => return Ok(Some(time)),
             None => cursor.committed,
         },
         None => start_of(tables, &group, partition)?,

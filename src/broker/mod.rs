@@ -6,6 +6,7 @@ pub mod dead;
 pub mod discover;
 pub mod due;
 pub mod lookup;
+pub mod pause;
 pub mod recent;
 pub mod replay;
 pub mod seal;

@@ -14,9 +14,9 @@ use crate::rows::ready;
 use crate::rows::segment::{self, Stored};
 use crate::rows::subscription::{self, Subscription};
 use queen_core::ack::{Item, Place, Policy, Settled, Status, Verdict, settle};
-use queen_core::classify::{Class, stated};
-use queen_core::id;
+use queen_core::classify::{Class, Rules, classify, stated};
 use queen_core::segment::{Opened, Segment, transaction_hash};
+use queen_core::{id, retry};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
@@ -31,6 +31,19 @@ pub struct Ack<'a> {
     pub status: Status,
     pub error: Option<&'a str>,
     pub reason: Option<&'a str>,
+}
+
+impl Ack<'_> {
+    /// The status, unless the failure is of a kind that trying again cannot help.
+    fn effective_status(&self, rules: Option<&Rules>) -> Status {
+        if self.status != Status::Failed {
+            return self.status;
+        }
+        let said = stated(self.reason, self.error);
+        let reason = said.reason.as_deref().unwrap_or_default();
+        let (class, _) = classify(&said, reason, self.error.unwrap_or_default(), rules);
+        if retry::is_hopeless(reason, class) { Status::Hopeless } else { Status::Failed }
+    }
 }
 
 /// The partition with this id and its queue, when they are the tenant's.
@@ -60,16 +73,19 @@ pub fn acks(
     // A lease that is not the live one settles nothing: no need to look anything up.
     let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
     let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
+    let failed = acks.iter().any(|ack| ack.status == Status::Failed);
+    let compiled = if failed { dead::compiled(&queue.options) } else { None };
+    let rules = compiled.as_ref().map(|compiled| &compiled.0);
     let items: Vec<Item> =
-        places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.status }).collect();
+        places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.effective_status(rules) }).collect();
     lane.settle(cursor, lease, &items, |offset| {
         // The signal's own error, else the first one given, as the wire does.
         let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
         let own = at.and_then(|i| acks.get(i));
         let text = own.and_then(|a| a.error).or_else(|| acks.iter().find_map(|a| a.error));
-        let forced = own.is_some_and(|a| a.status == Status::DeadLetter);
+        let at_once = at.is_some_and(|i| matches!(items[i].status, Status::DeadLetter | Status::Hopeless));
         let said = stated(own.and_then(|a| a.reason), text);
-        let reason = said.reason.as_deref().unwrap_or(if forced { "fatal" } else { "retries_exhausted" });
+        let reason = said.reason.as_deref().unwrap_or(if at_once { "fatal" } else { "retries_exhausted" });
         let text = text.unwrap_or("Retries exhausted").to_owned();
         Why { text, reason: reason.to_owned(), class: said.class, code: said.code }
     })
@@ -132,17 +148,17 @@ pub fn held(tables: &Tables, tenant: u128, lease: u128, gid: i64, pid: i64) -> R
     Ok(Some(Held { cursor: *cursor, partition, queue, group }))
 }
 
-/// Writes a cursor after its lease ended or changed, and keeps the hints in step.
+/// Writes a cursor after its lease or pause ended or changed, and keeps the hints in step.
 pub fn write(tables: &Tables, before: &Cursor, after: &Cursor, group: &Subscription) {
     cursor::replace(tables, after);
-    if !group.registered || before.lease == after.lease {
+    if !group.registered || (before.lease == after.lease && before.not_before == after.not_before) {
         return;
     }
-    if let Some(lease) = &before.lease {
-        ready::delete_exact(tables, group.gid, lease.expires_at, after.pid);
+    if let Some(time) = before.hinted_at() {
+        ready::delete_exact(tables, group.gid, time, after.pid);
     }
-    match &after.lease {
-        Some(lease) => ready::insert(tables, group.gid, lease.expires_at, after.pid),
+    match after.hinted_at() {
+        Some(time) => ready::insert(tables, group.gid, time, after.pid),
         None => hint_rest(tables, after),
     }
 }
@@ -155,6 +171,9 @@ struct Why {
     class: Option<Class>,
     code: Option<String>,
 }
+
+/// Milliseconds: a hundred years. Without a cap pauses double for ever, and the server's time does not go on for ever.
+const LONGEST_PAUSE: i64 = 100 * 365 * 86_400_000;
 
 struct Lane<'a> {
     tables: &'a Tables,
@@ -173,13 +192,15 @@ impl Lane<'_> {
     ) -> Result<Vec<Verdict>> {
         let now = clock::now();
         let options = &self.queue.options;
+        let retries = retry::Policy::of(options);
         let policy = Policy {
-            retry_limit: options.retry_limit,
+            // Once failing has gone on for too long, there is no budget left.
+            retry_limit: if retries.is_over(cursor.failing_since, now) { 0 } else { options.retry_limit },
             dead_letter: options.dead_letter_enabled(),
             conflating: self.group.conflation,
         };
         let before = cursor.clone();
-        let Settled { cursor: next, file, retries_recorded, changed, verdicts, .. } =
+        let Settled { cursor: next, file, retries_recorded, charged, changed, verdicts, .. } =
             settle(&cursor.as_ack_state(), lease, now, items, &policy);
         if !changed {
             return Ok(verdicts);
@@ -204,14 +225,26 @@ impl Lane<'_> {
         cursor.committed = next.committed;
         cursor.retries = next.retries;
         cursor.lease = next.lease;
+        cursor.not_before = if charged { self.pause(&retries, cursor.retries, now) } else { None };
         // A message beyond the batch that an earlier, longer delivery brought keeps its count.
         cursor.deliveries.advance(cursor.committed);
         write(self.tables, &before, &cursor, self.group);
         commit::settled();
-        if before.lease.is_some() && cursor.lease.is_none() {
+        if before.hinted_at().is_some() && cursor.lease.is_none() {
             commit::wake(self.queue.qid);
         }
         Ok(verdicts)
+    }
+
+    /// Until when a message that has just failed for the `failures`th time rests; None: not at all.
+    fn pause(&self, retries: &retry::Policy, failures: i32, now: i64) -> Option<i64> {
+        let random = || {
+            // Which one matters to nobody: sessions that fail together only have to differ.
+            let seed = format!("{now} {} {} {}", self.group.gid, self.partition.pid, std::process::id());
+            (transaction_hash(&seed) >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let pause = retries.delay(failures, if retries.jitter > 0.0 { random() } else { 0.5 });
+        (pause > 0).then(|| now + pause.min(LONGEST_PAUSE) * 1000)
     }
 
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.

@@ -13,8 +13,10 @@
 //! a redelivery.
 #![allow(unsafe_code)]
 
+use super::relation::Tables;
 use super::shared_append;
 use crate::broker::append::When;
+use crate::broker::pause;
 use crate::error::{Error, Result};
 use pgrx::pg_sys;
 use std::cell::RefCell;
@@ -172,11 +174,15 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
     use pg_sys::XactEvent::*;
     match event {
         XACT_EVENT_PRE_COMMIT => guarded(|| {
+            count_causes();
             append_pending(When::Commit)?;
             choose_commit();
             Ok(())
         }),
-        XACT_EVENT_PRE_PREPARE => guarded(|| append_pending(When::Prepare)),
+        XACT_EVENT_PRE_PREPARE => guarded(|| {
+            count_causes();
+            append_pending(When::Prepare)
+        }),
         XACT_EVENT_COMMIT => {
             with(|s| {
                 restore(s);
@@ -204,6 +210,7 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
 /// Forgets the transaction, but not that its commit record is still to be flushed.
 fn end() {
     crate::pending::clear();
+    pause::forget();
     with(|s| *s = State { flush: s.flush, ..State::default() });
 }
 
@@ -211,10 +218,22 @@ fn append_pending(when: When) -> Result<()> {
     if crate::pending::is_empty() {
         return Ok(());
     }
+    at_the_end(|| crate::pending::append_all(when).map(|_| ()))
+}
+
+/// Groups that have filed dead letters may pause themselves.
+fn count_causes() {
+    if pause::is_noted() {
+        at_the_end(|| pause::count(&Tables::default()));
+    }
+}
+
+/// Runs `work` as a call of its own when all others are over.
+fn at_the_end<T>(work: impl FnOnce() -> T) -> T {
     enter();
-    // SAFETY: the transaction is still running; TOAST needs a snapshot, and it is popped again.
+    // SAFETY: the transaction is still running; TOAST and SPI need a snapshot, and it is popped again.
     unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
-    let outcome = crate::pending::append_all(when).map(|_| ());
+    let outcome = work();
     // SAFETY: pushed above.
     unsafe { pg_sys::PopActiveSnapshot() };
     leave();

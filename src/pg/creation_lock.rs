@@ -16,6 +16,8 @@ pub enum Creation {
     Cursor(i64, i64),
     /// A subscription of a queue.
     Subscription(i64),
+    /// Dead letters of a group that are counted, one transaction after the other.
+    Count(i64),
     /// Housekeeping: one at a time.
     Maintenance,
     /// Folding the tally of dead letters: one at a time.
@@ -31,6 +33,7 @@ fn tag(what: &Creation) -> pg_sys::LOCKTAG {
         Creation::Subscription(qid) => mix(3, qid as u64),
         Creation::Maintenance => mix(4, 0),
         Creation::Tally => mix(5, 0),
+        Creation::Count(gid) => mix(6, gid as u64),
     };
     pg_sys::LOCKTAG {
         // SAFETY: set once, when the backend connects.

@@ -75,6 +75,8 @@ sql_functions! {
     queen_seek, pg_finfo_queen_seek => WRITES api::group::seek;
     queen_drop_consumer_group, pg_finfo_queen_drop_consumer_group => WRITES api::group::drop_consumer_group;
     queen_set_subscription, pg_finfo_queen_set_subscription => WRITES api::group::set_subscription;
+    queen_pause_group, pg_finfo_queen_pause_group => WRITES api::pause::pause_group;
+    queen_resume_group, pg_finfo_queen_resume_group => WRITES api::pause::resume_group;
     queen_record_trace, pg_finfo_queen_record_trace => WRITES api::trace::record_trace;
     queen_traces, pg_finfo_queen_traces => READS api::trace::traces;
     queen_traces_by_name, pg_finfo_queen_traces_by_name => READS api::trace::traces_by_name;

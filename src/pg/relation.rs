@@ -433,6 +433,9 @@ impl<'s> Row<'s> {
         let bytes = unsafe { bytes_of(self.values[column]) };
         std::str::from_utf8(bytes).unwrap_or_default()
     }
+    pub fn opt_text(&self, column: usize) -> Option<&'s str> {
+        (!self.nulls[column]).then(|| self.text(column))
+    }
     pub fn bytes(&self, column: usize) -> &'s [u8] {
         // SAFETY: as for text.
         unsafe { bytes_of(self.values[column]) }

@@ -1,4 +1,4 @@
-//! The audit of what people do with dead letters: rows are only ever added.
+//! The audit of what is done with dead letters and groups: rows are only ever added.
 
 use crate::broker::replay::Replayed;
 use crate::pg::spi;
@@ -20,6 +20,16 @@ pub fn note(action: &str, dlq_id: Option<u128>, queue: Option<&str>, detail: &se
                 &[action.into(), dlq_id.map(uuid).into(), queue.into(), detail.to_string().as_str().into()],
             )
             .map(|_| ())
+    })
+    .unwrap_or_else(|e| pgrx::error!("writing the audit: {e}"));
+}
+
+/// Adds a row for something that nobody asked for just now: the actor is `queen`.
+pub fn note_own(action: &str, queue: &str, detail: &serde_json::Value) {
+    let statement = "INSERT INTO queen.dlq_event (tenant, actor, action, queue, consumer_group, detail) \
+         SELECT queen.current_tenant(), 'queen', $1, $2, d ->> 'consumerGroup', d FROM (SELECT $3::jsonb) one (d)";
+    spi::as_owner(|client| {
+        client.update(statement, None, &[action.into(), queue.into(), detail.to_string().as_str().into()]).map(|_| ())
     })
     .unwrap_or_else(|e| pgrx::error!("writing the audit: {e}"));
 }

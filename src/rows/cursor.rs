@@ -19,6 +19,8 @@ pub struct Cursor {
     pub deliveries: Deliveries,
     /// First failure since the retry budget was last full.
     pub failing_since: Option<i64>,
+    /// Not delivered again before this time. Only without a lease, and with something left to deliver.
+    pub not_before: Option<i64>,
     /// The stored row, None before the first.
     tid: Option<Tid>,
 }
@@ -35,6 +37,7 @@ impl Cursor {
             lease: None,
             deliveries: Deliveries::default(),
             failing_since: None,
+            not_before: None,
             tid: None,
         }
     }
@@ -45,6 +48,24 @@ impl Cursor {
 
     pub fn live_lease(&self, now: i64) -> Option<&Lease> {
         self.lease.as_ref().filter(|l| l.expires_at > now)
+    }
+
+    /// When there is something to do by time alone: its lease ends, or the pause after a failure.
+    pub fn hinted_at(&self) -> Option<i64> {
+        self.lease.as_ref().map(|lease| lease.expires_at).or(self.not_before)
+    }
+
+    /// Before this time there is nothing to deliver, if it is still to come.
+    pub fn busy_until(&self, now: i64) -> Option<i64> {
+        self.hinted_at().filter(|&time| time > now)
+    }
+
+    /// A message is given up that nobody holds: everything up to it is done, and what comes next begins anew.
+    pub fn give_up(&mut self, offset: i64) {
+        self.committed = offset;
+        self.retries = 0;
+        self.failing_since = None;
+        self.deliveries.advance(offset);
     }
 }
 
@@ -59,6 +80,7 @@ fn from_row(row: &Row<'_>) -> Cursor {
         lease,
         deliveries: row.opt_bytes(8).map(Deliveries::from_bytes).unwrap_or_default(),
         failing_since: row.opt_int8(9),
+        not_before: row.opt_int8(10),
         tid: Some(row.tid),
     }
 }
@@ -194,6 +216,7 @@ pub fn replace(tables: &Tables, cursor: &Cursor) {
         Value::opt_time(lease.map(|l| l.expires_at)),
         if deliveries.is_empty() { Value::Null } else { Value::Bytes(&deliveries) },
         Value::opt_time(cursor.failing_since),
+        Value::opt_time(cursor.not_before),
     ]);
     match cursor.tid {
         Some(tid) => table.delete(tid),

@@ -7,6 +7,7 @@ use crate::pg::value::Value;
 use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
+use queen_core::classify::Class;
 use queen_core::segment::transaction_hash;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -138,6 +139,50 @@ pub fn file(tables: &Tables, r: &Record) {
         Value::Uuid(kind),
     ]);
     dlq_tally::count_filed(tables, r, kind);
+}
+
+/// What a dead letter has in common with others of its cause.
+pub struct Cause {
+    pub id: u128,
+    /// Of each class that its group may have filed the same failure under.
+    kinds: [u128; Class::ALL.len()],
+    pub fingerprint: String,
+    pub failed_at: i64,
+}
+
+impl Cause {
+    /// The cause of a record.
+    pub fn of(mut record: Record) -> Self {
+        let kinds = Class::ALL.map(|class| {
+            class.as_str().clone_into(&mut record.class);
+            kind(&record)
+        });
+        Self { id: record.id, kinds, fingerprint: record.fingerprint, failed_at: record.failed_at }
+    }
+}
+
+/// How many dead letters of a group have this cause and were filed at or after `since`, whatever has become of them; counts
+/// up to `enough`. 0: the record itself is not there.
+pub fn count_cause(cause: &Cause, since: i64, enough: i32) -> i64 {
+    let statement = "SELECT count(*) FROM (SELECT FROM queen.dead_letter_record \
+          WHERE EXISTS (SELECT FROM queen.dead_letter_record WHERE id = $1) \
+            AND kind = ANY ($2::uuid[]) AND status = ANY ($3::text[] COLLATE \"C\") AND failed_at >= $4 \
+          LIMIT $5) same";
+    let kinds: Vec<Uuid> = cause.kinds.iter().map(|&kind| uuid(kind)).collect();
+    let statuses: Vec<String> = dlq_tally::STATUSES.iter().map(|&status| status.to_owned()).collect();
+    // Written a moment ago: read as a change would.
+    spi::as_owner(|client| {
+        client
+            .update(
+                statement,
+                None,
+                &[uuid(cause.id).into(), kinds.into(), statuses.into(), spi::time(since), i64::from(enough).into()],
+            )?
+            .first()
+            .get_one::<i64>()
+    })
+    .unwrap_or_else(|e| pgrx::error!("counting dead letters: {e}"))
+    .unwrap_or(0)
 }
 
 fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {

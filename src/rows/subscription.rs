@@ -1,10 +1,10 @@
 //! Consumer groups of a queue.
 
 use crate::pg::creation_lock::{Creation, lock};
-use crate::pg::relation::{Row, Tables, Tid, next_value};
-use crate::pg::scan::{Sight, eq};
+use crate::pg::relation::{Lock, Row, Table, Tables, Tid, next_value};
+use crate::pg::scan::{Key, Sight, eq};
 use crate::pg::value::Value;
-use crate::pg::{clock, commit, spi};
+use crate::pg::{clock, commit};
 
 /// Group-less consumption.
 pub const QUEUE_MODE: &str = "__QUEUE_MODE__";
@@ -43,6 +43,8 @@ pub struct Subscription {
     pub start_at: i64,
     /// Gets only the newest message of a partition. Decided when it is registered, for good.
     pub conflation: bool,
+    /// Its pops bring nothing until somebody resumes it.
+    pub paused: bool,
 }
 
 fn from_row(row: &Row<'_>) -> Subscription {
@@ -53,19 +55,36 @@ fn from_row(row: &Row<'_>) -> Subscription {
         registered: row.bool(3),
         start_at: row.int8(5),
         conflation: row.bool(7),
+        paused: row.opt_int8(8).is_some(),
     }
+}
+
+/// How often a row that seems to be missing is looked for. A scan that passes a row while it is replaced may see neither:
+/// the new one too early, the old one too late.
+const LOOKS: usize = 8;
+
+/// What `read` makes of the row with this key that is committed, or our own.
+fn committed<T>(table: &Table, index: usize, keys: &[Key<'_>], read: impl Fn(&Row<'_>) -> T) -> Option<T> {
+    for _ in 0..LOOKS {
+        let found = table.scan(index, keys, Sight::Committed).forward().map(|row| read(&row));
+        if found.is_some() {
+            return found;
+        }
+        if table.scan(index, keys, Sight::Everything).forward().is_none() {
+            break;
+        }
+    }
+    None
 }
 
 pub fn find(tables: &Tables, qid: i64, name: &str) -> Option<Subscription> {
     let table = tables.subscription().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], Sight::Committed);
-    scan.forward().map(|row| from_row(&row))
+    committed(&table, 0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], from_row)
 }
 
 pub fn by_gid(tables: &Tables, gid: i64) -> Option<Subscription> {
     let table = tables.subscription().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Int8(gid))], Sight::Committed);
-    scan.forward().map(|row| from_row(&row))
+    committed(&table, 1, &[eq(1, Value::Int8(gid))], from_row)
 }
 
 /// Whether there is a group with this key, or one whose transaction has not committed yet.
@@ -112,26 +131,70 @@ pub fn create(tables: &Tables, qid: i64, name: &str, registered: bool, start: St
         Start::At(time) => time,
         Start::New => clock::now(),
     };
-    let mut subscription = Subscription { gid, qid, name: name.to_owned(), registered, start_at, conflation };
-    let tid = insert(tables, &subscription, start.mode());
+    let mut subscription =
+        Subscription { gid, qid, name: name.to_owned(), registered, start_at, conflation, paused: false };
+    let tid = insert(tables, &subscription, &Rest::new(start.mode()));
     if start == Start::New {
         subscription.start_at = clock::now();
         tables.subscription().borrow().delete(tid);
-        insert(tables, &subscription, start.mode());
+        insert(tables, &subscription, &Rest::new(start.mode()));
     }
     subscription
 }
 
-/// Where the row of a group is, and its mode.
-fn row_of(tables: &Tables, gid: i64) -> Option<(Tid, String)> {
-    let table = tables.subscription().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Int8(gid))], Sight::Committed);
-    scan.forward().map(|row| (row.tid, row.text(4).to_owned()))
+/// What a row holds that no pop asks for.
+struct Rest {
+    mode: String,
+    created_at: i64,
+    pause: Pause,
+}
+
+/// When a group was paused and why, and when it was last resumed.
+#[derive(Clone, Debug, Default)]
+struct Pause {
+    since: Option<i64>,
+    reason: Option<String>,
+    resumed_at: Option<i64>,
+}
+
+impl Rest {
+    fn new(mode: &str) -> Rest {
+        Rest { mode: mode.to_owned(), created_at: clock::now(), pause: Pause::default() }
+    }
+}
+
+/// The row of a group, ours until the transaction ends: whoever pauses a group holds no lock on the queue's groups.
+fn hold(tables: &Tables, gid: i64) -> Option<(Tid, Subscription, Rest)> {
+    loop {
+        let table = tables.subscription().borrow();
+        let found = committed(&table, 1, &[eq(1, Value::Int8(gid))], |row| {
+            let pause = Pause {
+                since: row.opt_int8(8),
+                reason: row.opt_text(9).map(str::to_owned),
+                resumed_at: row.opt_int8(10),
+            };
+            (row.tid, from_row(row), Rest { mode: row.text(4).to_owned(), created_at: row.int8(6), pause })
+        })?;
+        if table.lock(found.0, true, true) == Lock::Held {
+            return Some(found);
+        }
+    }
+}
+
+/// Replaces the row of a group by what `change` makes of it; `None`: it stays as it is. False: nothing was changed.
+fn replace(tables: &Tables, gid: i64, change: impl FnOnce(&mut Subscription, &mut Rest) -> Option<()>) -> bool {
+    let Some((tid, mut subscription, mut rest)) = hold(tables, gid) else { return false };
+    if change(&mut subscription, &mut rest).is_none() {
+        return false;
+    }
+    tables.subscription().borrow().delete(tid);
+    insert(tables, &subscription, &rest);
+    true
 }
 
 /// Removes a group. The caller holds [`lock_creation`].
 pub fn remove(tables: &Tables, subscription: &Subscription) {
-    if let Some((tid, _)) = row_of(tables, subscription.gid) {
+    if let Some((tid, ..)) = hold(tables, subscription.gid) {
         tables.subscription().borrow().delete(tid);
     }
 }
@@ -139,33 +202,65 @@ pub fn remove(tables: &Tables, subscription: &Subscription) {
 /// Makes a group that has only named its partitions so far take part in pops of any partition, under this delivery
 /// policy. The caller holds [`lock_creation`].
 pub fn register(tables: &Tables, subscription: &mut Subscription, conflation: bool) {
-    let Some((tid, mode)) = row_of(tables, subscription.gid) else { return };
-    tables.subscription().borrow().delete(tid);
-    subscription.registered = true;
-    subscription.conflation = conflation;
-    insert(tables, subscription, &mode);
+    replace(tables, subscription.gid, |stored, rest| {
+        stored.registered = true;
+        stored.conflation = conflation;
+        rest.created_at = clock::now();
+        *subscription = stored.clone();
+        Some(())
+    });
 }
 
-/// Changes where a group starts; answers whether there is such a row. The caller holds [`lock_creation`]. By SQL: it is
-/// rare.
-pub fn set_start(gid: i64, start_at: i64) -> bool {
-    let statement = "UPDATE queen.subscription SET mode = 'timestamp', start_at = $2 WHERE gid = $1";
-    spi::as_owner(|client| {
-        client.update(statement, None, &[gid.into(), spi::time(start_at)]).map(|done| !done.is_empty())
+/// Changes where a group starts; answers whether there is such a row. The caller holds [`lock_creation`].
+pub fn set_start(tables: &Tables, gid: i64, start_at: i64) -> bool {
+    replace(tables, gid, |stored, rest| {
+        stored.start_at = start_at;
+        rest.mode = Start::At(start_at).mode().to_owned();
+        Some(())
     })
-    .unwrap_or_else(|e| pgrx::error!("changing a subscription: {e}"))
 }
 
-fn insert(tables: &Tables, s: &Subscription, mode: &str) -> Tid {
+/// Pauses a group. False: it is paused already, or gone.
+pub fn pause(tables: &Tables, gid: i64, reason: Option<&str>) -> bool {
+    replace(tables, gid, |_, rest| {
+        if rest.pause.since.is_some() {
+            return None;
+        }
+        rest.pause.since = Some(clock::now());
+        rest.pause.reason = reason.map(str::to_owned);
+        Some(())
+    })
+}
+
+/// Ends a pause. False: there is none.
+pub fn resume(tables: &Tables, gid: i64) -> bool {
+    replace(tables, gid, |_, rest| {
+        rest.pause.since.take()?;
+        rest.pause = Pause { resumed_at: Some(clock::now()), ..Pause::default() };
+        Some(())
+    })
+}
+
+/// Since when a group may pause itself again: when it was last resumed. None: it is paused already, or gone.
+pub fn counts_since(tables: &Tables, gid: i64) -> Option<Option<i64>> {
+    let table = tables.subscription().borrow();
+    committed(&table, 1, &[eq(1, Value::Int8(gid))], |row| (row.opt_int8(8).is_none(), row.opt_int8(10)))
+        .and_then(|(active, resumed_at)| active.then_some(resumed_at))
+}
+
+fn insert(tables: &Tables, s: &Subscription, rest: &Rest) -> Tid {
     commit::settled();
     tables.subscription().borrow_mut().insert(&[
         Value::Int8(s.gid),
         Value::Int8(s.qid),
         Value::Text(&s.name),
         Value::Bool(s.registered),
-        Value::Text(mode),
+        Value::Text(&rest.mode),
         Value::Time(s.start_at),
-        Value::Time(clock::now()),
+        Value::Time(rest.created_at),
         Value::Bool(s.conflation),
+        Value::opt_time(rest.pause.since),
+        Value::opt_text(rest.pause.reason.as_deref()),
+        Value::opt_time(rest.pause.resumed_at),
     ])
 }

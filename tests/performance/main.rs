@@ -5,6 +5,7 @@ mod dead_letters;
 mod dedup;
 mod maintain;
 mod partitions;
+mod poison;
 mod read;
 mod snapshot;
 mod support;

@@ -13,6 +13,7 @@ mod hints;
 mod lock_order;
 mod outbox;
 mod pairs;
+mod pause;
 mod prepared;
 mod registration;
 mod replaced;

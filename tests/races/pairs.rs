@@ -33,6 +33,8 @@ const VERBS: &[(&str, &str)] = &[
     ("maintain", "SELECT queen.maintain()"),
     ("drop_queue", "SELECT queen.drop_queue('{q}')"),
     ("dlq_move_v1", "SELECT queen.dlq_move_v1('{dead}')"),
+    ("pause_group", "SELECT queen.pause_group('{q}', 'g', '{who}')"),
+    ("resume_group", "SELECT queen.pause_group('{q}', 'g', '{who}'); SELECT queen.resume_group('{q}', 'g')"),
     ("configure", r#"SELECT queen.configure('{q}', '{"retryLimit": 5}')"#),
     (
         "transaction",
@@ -194,6 +196,8 @@ async fn pair(s: &[Session], n: usize, first: (&str, &str), second: (&str, &str)
         expected.extend(optional);
         assert!(stored.is_subset(&expected), "{story}: stored {stored:?}");
     }
+    // The queue may be gone.
+    _ = observer.try_rows(&format!("SELECT queen.resume_group('{q}', 'g')")).await;
     for group in ["g", "h"] {
         let wanted = pending(observer, &q, group).await;
         assert_eq!(drained(observer, &q, group).await, wanted, "{story}: group {group}");

@@ -18,7 +18,9 @@ async fn configure_creates_the_queue_with_the_defaults_and_answers_all_options()
             "retentionEnabled": false, "retentionSeconds": 0, "completedRetentionSeconds": 0, "maxWaitTimeSeconds": 0,
             "minPopWaitTime": 0, "encryptionEnabled": false, "dedupWindowSeconds": 3600, "retentionSinkHold": "",
             "retentionSinkHoldMaxSeconds": 604_800, "deadLetterTo": "", "deadLetterRules": [], "deadLetterPayload": "keep",
-            "redactionAllow": [], "requireApproval": false, "owner": "", "runbook": "", "severity": ""})
+            "redactionAllow": [], "requireApproval": false, "owner": "", "runbook": "", "severity": "",
+            "retryBackoff": "none", "retryMaxDelay": 0, "retryJitter": 0, "maxElapsedSeconds": 0, "maxDeliveries": 0,
+            "deadlines": false, "autoPauseCount": 0, "autoPauseSeconds": 300})
     );
     let row = db.rows("SELECT queue, partitions, options FROM queen.queues").await;
     assert!(row.starts_with("a.b|0|"), "configure creates no partition: {row}");

@@ -30,6 +30,9 @@ pub enum Status {
     Completed,
     /// Not done; charges the retry budget.
     Failed,
+    /// Not done, and trying again cannot help: as a failure that finds the budget used up. No word of the wire says so,
+    /// but what a consumer says about the failure: [`crate::retry::is_hopeless`].
+    Hopeless,
     /// Not done; deliver again and charge nothing.
     Retry,
     /// Hopeless; file it now.
@@ -48,14 +51,15 @@ impl Status {
         }
     }
 
-    /// Which signal counts when one offset carries several: dlq, then failed, then retry; a completion
-    /// is none.
+    /// Which signal counts when one offset carries several: dlq, then failed (the hopeless first), then retry; a
+    /// completion is none.
     fn strength(self) -> u8 {
         match self {
             Self::Completed => 0,
             Self::Retry => 1,
             Self::Failed => 2,
-            Self::DeadLetter => 3,
+            Self::Hopeless => 3,
+            Self::DeadLetter => 4,
         }
     }
 }
@@ -138,6 +142,8 @@ pub struct Settled {
     pub cursor: Cursor,
     /// The lease was ended.
     pub released: bool,
+    /// The budget was charged: the messages are to be delivered again, perhaps after a pause.
+    pub charged: bool,
     /// The offset to file as a dead letter in the same transaction.
     pub file: Option<i64>,
     /// R at the time of filing, before it was reset; 0 when nothing is filed.
@@ -219,6 +225,7 @@ pub fn settle(cursor: &Cursor, lease_id: Option<u128>, now: i64, items: &[Item],
     Settled {
         verdicts: verdicts.collect(),
         released: outcome.released,
+        charged: outcome.cursor.retries > cursor.retries,
         file: outcome.terminal.filter(|_| outcome.filed),
         retries_recorded: if outcome.filed { cursor.retries } else { 0 },
         reset_attempts: outcome.reset,
@@ -232,6 +239,7 @@ impl Settled {
         Self {
             cursor: cursor.clone(),
             released: false,
+            charged: false,
             file: None,
             retries_recorded: 0,
             reset_attempts: false,
@@ -305,6 +313,7 @@ fn outcome(cursor: &Cursor, prefix: i64, failure: Option<(i64, Status)>, policy:
     let exhausted = cursor.retries >= policy.retry_limit;
     match failure {
         Some((s, Status::DeadLetter)) => terminal(s, true),
+        Some((s, Status::Hopeless)) => terminal(s, policy.dead_letter),
         Some((s, Status::Failed)) if exhausted => terminal(s, policy.dead_letter),
         Some((_, Status::Failed)) => released(prefix, cursor.retries.saturating_add(1)),
         Some((_, Status::Retry)) => released(prefix, cursor.retries),

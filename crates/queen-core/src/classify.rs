@@ -59,6 +59,11 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.as_str() == word)
     }
 
+    /// Whether time cannot change it, so that another delivery is of no use.
+    pub fn is_hopeless(self) -> bool {
+        !matches!(self, Self::Transient | Self::Unknown)
+    }
+
     /// The class that a reason names by itself. `fatal` and `retries_exhausted` say how it ended, not why.
     pub fn of_reason(reason: &str) -> Option<Self> {
         match reason {

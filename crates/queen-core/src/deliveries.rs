@@ -128,6 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn each_message_has_its_own_count() {
+        let mut deliveries = Deliveries::default();
+        deliveries.deliver(0, 9);
+        deliveries.deliver(0, 4);
+        assert_eq!([0, 4, 5, 9, 10].map(|offset| deliveries.attempts_of(offset)), [2, 2, 1, 1, 0]);
+    }
+
+    #[test]
     fn at_most_sixteen_steps_are_kept_and_the_front_stays_exact() {
         let mut deliveries = Deliveries::default();
         for n in 0..100 {
@@ -167,6 +175,9 @@ mod tests {
                     deliveries = Deliveries::from_bytes(&deliveries.to_bytes());
                 }
                 prop_assert_eq!(deliveries.attempts(), counts[first]);
+                for offset in first..200 {
+                    prop_assert_eq!(deliveries.attempts_of(offset as i64), counts[offset]);
+                }
             }
         }
 

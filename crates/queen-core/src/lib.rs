@@ -12,6 +12,7 @@
 
 pub mod ack;
 pub mod classify;
+pub mod deadline;
 pub mod deliveries;
 pub mod envelope;
 pub mod error;
@@ -24,6 +25,7 @@ pub mod options;
 pub mod payload;
 pub mod redact;
 pub mod replay;
+pub mod retry;
 pub mod segment;
 
 pub use error::{Error, ErrorKind};

@@ -1,19 +1,21 @@
 //! The options of a queue.
 //!
-//! The 21 options of the wire, and those of dead letters, which are off by default. A few of them (`priority`, `retryDelay`, `maxSize`, `ttl`) are kept and
-//! echoed only.
+//! The 21 options of the wire, of which a few (`priority`, `maxSize`, `ttl`) are kept and echoed only, and after
+//! those what dead letters and retries have besides, which is off until somebody asks for it.
 
 mod change;
+mod retrying;
 #[cfg(test)]
 mod tests;
 
 use crate::classify::Rule;
 use crate::error::{ErrorKind, into_error};
 use crate::names::namespace_task;
+pub use retrying::{Backoff, Jitter};
 use serde::{Deserialize, Serialize};
 
 /// Every option by its wire name, in the order of the documentation.
-pub const OPTION_NAMES: [&str; 29] = [
+pub const OPTION_NAMES: [&str; 37] = [
     "namespace",
     "task",
     "priority",
@@ -43,6 +45,14 @@ pub const OPTION_NAMES: [&str; 29] = [
     "owner",
     "runbook",
     "severity",
+    "retryBackoff",
+    "retryMaxDelay",
+    "retryJitter",
+    "maxElapsedSeconds",
+    "maxDeliveries",
+    "deadlines",
+    "autoPauseCount",
+    "autoPauseSeconds",
 ];
 
 /// Longest lease in seconds: 7 days.
@@ -146,7 +156,7 @@ pub struct QueueOptions {
     pub lease_time: i32,
     /// `failed` acks that are redelivered; the next one is terminal.
     pub retry_limit: i32,
-    /// Milliseconds; echoed only.
+    /// Milliseconds before a failed message is delivered again, if there is a [`Backoff`].
     pub retry_delay: i32,
     /// Echoed only.
     pub max_size: i32,
@@ -194,6 +204,22 @@ pub struct QueueOptions {
     pub runbook: String,
     /// How bad its dead letters are; at most 255 characters.
     pub severity: String,
+    /// How the pause after a failure grows.
+    pub retry_backoff: Backoff,
+    /// Milliseconds that such a pause has at most; 0 = no cap.
+    pub retry_max_delay: i32,
+    /// Share by which it is varied; 0 to 1.
+    pub retry_jitter: Jitter,
+    /// Seconds since the first failure after which the next one is final; 0 = without bound.
+    pub max_elapsed_seconds: i32,
+    /// Deliveries of a message to a group, lost leases included, before it is given up; 0 = any number.
+    pub max_deliveries: i32,
+    /// Honour the header `x-deadline`.
+    pub deadlines: bool,
+    /// Dead letters of one cause that pause a group; 0 = never.
+    pub auto_pause_count: i32,
+    /// Seconds within which they have to be filed; from 1.
+    pub auto_pause_seconds: i32,
 }
 
 /// What of a payload (and of credentials in error texts and headers) a dead letter keeps.
@@ -248,6 +274,14 @@ impl QueueOptions {
             owner: String::new(),
             runbook: String::new(),
             severity: String::new(),
+            retry_backoff: Backoff::None,
+            retry_max_delay: 0,
+            retry_jitter: Jitter::default(),
+            max_elapsed_seconds: 0,
+            max_deliveries: 0,
+            deadlines: false,
+            auto_pause_count: 0,
+            auto_pause_seconds: 300,
         }
     }
 
@@ -299,7 +333,7 @@ impl QueueOptions {
 
     /// The retry policy in force, one JSON object: part of a dead letter's evidence.
     pub fn retry_policy(&self) -> String {
-        format!(r#"{{"retryLimit":{},"retryDelay":{}}}"#, self.retry_limit, self.retry_delay)
+        retrying::policy_json(self)
     }
 
     /// Whether exhausted messages are filed as dead letters: either of the two switches does it.

@@ -1,6 +1,6 @@
 //! Random histories, settled by the real implementation and by a second, plainer one.
 
-use super::Status::{Completed, DeadLetter, Failed, Retry};
+use super::Status::{Completed, DeadLetter, Failed, Hopeless, Retry};
 use super::*;
 use proptest::prelude::*;
 
@@ -47,10 +47,11 @@ fn reference(
     let mut file = None;
     for at in cursor.committed + 1..=end {
         let says = |status| items.contains(&Item { place: Place::At(at), status });
-        if says(DeadLetter) || says(Failed) || says(Retry) {
+        if says(DeadLetter) || says(Hopeless) || says(Failed) || says(Retry) {
             if may_fail {
                 next.lease = None;
-                if says(DeadLetter) || (says(Failed) && cursor.retries >= policy.retry_limit) {
+                let exhausted = says(Failed) && cursor.retries >= policy.retry_limit;
+                if says(DeadLetter) || says(Hopeless) || exhausted {
                     next = Cursor { committed: at, lease: None, retries: 0 };
                     terminal = Some(at);
                     file = (says(DeadLetter) || policy.dead_letter).then_some(at);
@@ -78,7 +79,7 @@ fn reference(
 }
 
 fn any_status() -> impl Strategy<Value = Status> {
-    prop_oneof![4 => Just(Completed), 1 => Just(Failed), 1 => Just(Retry), 1 => Just(DeadLetter)]
+    prop_oneof![4 => Just(Completed), 1 => Just(Failed), 1 => Just(Hopeless), 1 => Just(Retry), 1 => Just(DeadLetter)]
 }
 
 fn any_item() -> impl Strategy<Value = Item> {
@@ -133,6 +134,7 @@ proptest! {
                     prop_assert_eq!(settled.file, file);
                     prop_assert_eq!(&settled.verdicts, &verdicts);
                     prop_assert_eq!(settled.changed, settled.cursor != cursor);
+                    prop_assert_eq!(settled.charged, expected.retries > cursor.retries);
                     prop_assert_eq!(settled.released, cursor.lease.is_some() && expected.lease.is_none());
                     prop_assert!(settled.cursor.committed >= cursor.committed);
                     prop_assert_eq!(settled.retries_recorded, if file.is_some() { cursor.retries } else { 0 });

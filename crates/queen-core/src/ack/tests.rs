@@ -1,6 +1,6 @@
 //! The rules of acknowledgement, one by one; each test is named after its rule.
 
-use super::Status::{Completed, DeadLetter, Failed, Retry};
+use super::Status::{Completed, DeadLetter, Failed, Hopeless, Retry};
 use super::*;
 
 const NOW: i64 = 1_000;
@@ -177,6 +177,30 @@ fn a_forced_dlq_files_even_with_dead_lettering_off_and_budget_left() {
     assert_eq!((settled.file, settled.retries_recorded), (Some(2), 1));
     // Message 1 was not mentioned and is implicitly done.
     assert_eq!(settled.cursor, Cursor { committed: 2, lease: None, retries: 0 });
+}
+
+#[test]
+fn a_hopeless_failure_is_final_whatever_budget_is_left() {
+    let settled = ack(&leased(0), Some(W), &[(1, Completed), (2, Hopeless), (3, Completed)], POLICY);
+    assert_eq!((settled.file, settled.retries_recorded, settled.charged), (Some(2), 0, false));
+    assert_eq!(settled.cursor, Cursor { committed: 2, lease: None, retries: 0 });
+    assert_eq!(settled.verdicts.iter().map(|v| v.dlq).collect::<Vec<_>>(), [false, true, false]);
+    // It is a failure, no order to file: without dead-lettering it is dropped.
+    let settled = ack(&leased(0), Some(W), &[(2, Hopeless)], DROPPING);
+    assert_eq!((settled.file, settled.verdicts[0].dropped), (None, true));
+    // Beside others on one offset it beats a failure, and yields to the order.
+    assert_eq!(ack(&leased(0), Some(W), &[(1, Failed), (1, Hopeless)], POLICY).file, Some(1));
+    assert_eq!(ack(&leased(0), Some(W), &[(1, Hopeless), (1, DeadLetter)], DROPPING).file, Some(1));
+    // And it has no more rights than a failure has.
+    assert_eq!(errors(&ack(&leased(0), None, &[(1, Hopeless)], POLICY)), [Some(INVALID_LEASE)]);
+}
+
+#[test]
+fn only_a_failure_with_budget_left_is_charged() {
+    for (status, retries, charged) in [(Failed, 0, true), (Failed, 3, false), (Retry, 0, false), (Completed, 2, false)]
+    {
+        assert_eq!(ack(&leased(retries), Some(W), &[(3, status)], POLICY).charged, charged, "{status:?} {retries}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Applying a JSON object of changes to options.
 
-use super::{Evidence, MAX_LEASE_SECONDS, OptionsError, QueueOptions};
+use super::{Backoff, Evidence, Jitter, MAX_LEASE_SECONDS, OptionsError, QueueOptions};
 use crate::classify::{Rule, Rules};
 use crate::names::{MAX_NAME_CHARS, MAX_SHOWN_CHARS, check_queue, cut};
 use crate::redact::Allow;
@@ -82,6 +82,14 @@ fn change(
         "owner" => owner: label;
         "runbook" => runbook: label;
         "severity" => severity: label;
+        "retryBackoff" => retry_backoff: backoff;
+        "retryMaxDelay" => retry_max_delay: within(NOT_NEGATIVE);
+        "retryJitter" => retry_jitter: jitter;
+        "maxElapsedSeconds" => max_elapsed_seconds: within(NOT_NEGATIVE);
+        "maxDeliveries" => max_deliveries: within(NOT_NEGATIVE);
+        "deadlines" => deadlines: boolean;
+        "autoPauseCount" => auto_pause_count: within(NOT_NEGATIVE);
+        "autoPauseSeconds" => auto_pause_seconds: within(1..=i32::MAX);
     }
     Ok(())
 }
@@ -139,6 +147,22 @@ fn label(name: &'static str, value: &Value) -> Result<String, OptionsError> {
         value.as_str().filter(|text| text.chars().count() <= MAX_NAME_CHARS && !text.chars().any(char::is_control));
     text.map(str::to_owned)
         .ok_or_else(|| wrong(name, value, "a string of at most 255 characters without control characters is allowed"))
+}
+
+fn backoff(name: &'static str, value: &Value) -> Result<Backoff, OptionsError> {
+    value
+        .as_str()
+        .and_then(Backoff::parse)
+        .ok_or_else(|| wrong(name, value, "\"none\", \"fixed\" or \"exponential\" is allowed"))
+}
+
+fn jitter(name: &'static str, value: &Value) -> Result<Jitter, OptionsError> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.and_then(Jitter::new).ok_or_else(|| wrong(name, value, "a number from 0 to 1 is allowed"))
 }
 
 /// The name of a retention sink.

@@ -84,6 +84,18 @@ fn ranges_are_refused_or_clamped() {
         ("deadLetterQueue", "\"true\""),
         ("namespace", "\"a\\u0000\""),
         ("task", "7"),
+        ("retryBackoff", "\"linear\""),
+        ("retryBackoff", "1"),
+        ("retryMaxDelay", "-1"),
+        ("retryJitter", "1.01"),
+        ("retryJitter", "-0.1"),
+        ("retryJitter", "\"NaN\""),
+        ("retryJitter", "true"),
+        ("maxElapsedSeconds", "-1"),
+        ("maxDeliveries", "-1"),
+        ("deadlines", "1"),
+        ("autoPauseCount", "-1"),
+        ("autoPauseSeconds", "0"),
     ] {
         let error = error(&format!(r#"{{"{name}":{bad}}}"#));
         assert_eq!(error.option(), Some(name));
@@ -97,6 +109,19 @@ fn ranges_are_refused_or_clamped() {
     let long = format!(r#"{{"retentionSinkHold":"{}"}}"#, "a".repeat(65));
     assert!(error(&long).to_string().len() < 200);
     assert_eq!(merged(r#"{"retentionSinkHold":"a.B_-9"}"#).retention_sink_hold, "a.B_-9");
+}
+
+#[test]
+fn options_about_retries_are_off_until_they_are_set() {
+    let off = QueueOptions::configured_default();
+    assert_eq!((off.retry_backoff, off.retry_jitter.share(), off.retry_max_delay), (Backoff::None, 0.0, 0));
+    assert_eq!((off.max_elapsed_seconds, off.max_deliveries, off.auto_pause_count), (0, 0, 0));
+    assert_eq!((off.deadlines, off.auto_pause_seconds), (false, 300));
+    let on = merged(r#"{"retryBackoff":"exponential","retryJitter":"0.25","deadlines":true}"#);
+    assert_eq!((on.retry_backoff, on.retry_jitter.share(), on.deadlines), (Backoff::Exponential, 0.25, true));
+    assert_eq!(merged(&on.to_json()), on);
+    assert!(off.to_json().contains(r#""retryBackoff":"none","retryMaxDelay":0,"retryJitter":0,"#));
+    assert!(on.to_json().contains(r#""retryBackoff":"exponential","retryMaxDelay":0,"retryJitter":0.25,"#));
 }
 
 #[test]
@@ -154,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_never_panics(text in ".{0,60}", value in ".{0,30}", at in 0usize..21) {
+    fn arbitrary_text_never_panics(text in ".{0,60}", value in ".{0,30}", at in 0..OPTION_NAMES.len()) {
         let options = QueueOptions::configured_default();
         let _ = options.merge(&text, Mode::Merge);
         let _ = options.merge(&serde_json::json!({ OPTION_NAMES[at]: value }).to_string(), Mode::Replace);
