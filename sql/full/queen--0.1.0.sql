@@ -203,7 +203,18 @@ CREATE TYPE queen.dead_letter AS (
     enqueued_at     timestamptz,
     first_failed_at timestamptz,
     failed_at       timestamptz,
-    is_encrypted    boolean
+    is_encrypted    boolean,
+    failure_class   text,
+    error_code      text,
+    fingerprint     text,
+    payload_hash    text,
+    attempts        int,
+    retry_policy    jsonb,
+    traceparent     text,
+    redaction       text,
+    status          text,
+    hops            int,
+    page_cursor     text
 );
 COMMENT ON TYPE queen.dead_letter IS 'A message that a consumer group gave up on: a snapshot, independent of retention.';
 COMMENT ON COLUMN queen.dead_letter.id IS 'Id of this record: what dlq_move_v1 and dlq_delete_row want.';
@@ -226,6 +237,55 @@ COMMENT ON COLUMN queen.dead_letter.enqueued_at IS 'When the message was stored.
 COMMENT ON COLUMN queen.dead_letter.first_failed_at IS 'Its first failure known.';
 COMMENT ON COLUMN queen.dead_letter.failed_at IS 'The failure that made the record.';
 COMMENT ON COLUMN queen.dead_letter.is_encrypted IS 'Whether the payload is stored encrypted.';
+COMMENT ON COLUMN queen.dead_letter.failure_class IS 'transient, permanent, poison, malformed, expired, policy or unknown: as the consumer said, or the reason, or the queues deadLetterRules.';
+COMMENT ON COLUMN queen.dead_letter.error_code IS 'A stable code, from the same source as the class; empty for none.';
+COMMENT ON COLUMN queen.dead_letter.fingerprint IS 'Hash of the error text, without numbers, ids and quoted text, and the code: the same for the same failure.';
+COMMENT ON COLUMN queen.dead_letter.payload_hash IS 'SHA-256 of the payload as pushed; NULL if it could not be decrypted.';
+COMMENT ON COLUMN queen.dead_letter.attempts IS 'How often the message was delivered to the group.';
+COMMENT ON COLUMN queen.dead_letter.retry_policy IS 'The queues retry options at that time.';
+COMMENT ON COLUMN queen.dead_letter.traceparent IS 'The header traceparent, or NULL.';
+COMMENT ON COLUMN queen.dead_letter.redaction IS 'none: kept as pushed; redacted: values outside redactionAllow, credentials in error and headers are gone; encrypted: the payload is stored encrypted, error and headers as when redacted.';
+COMMENT ON COLUMN queen.dead_letter.status IS 'pending, approved, replayed or discarded.';
+COMMENT ON COLUMN queen.dead_letter.hops IS 'How often the message had been replayed before.';
+COMMENT ON COLUMN queen.dead_letter.page_cursor IS 'Opaque: what dlq_list wants as after, to go on behind this record.';
+
+CREATE TYPE queen.dlq_stat AS (
+    queue                text,
+    consumer_group       text,
+    pending              bigint,
+    approved             bigint,
+    replayed             bigint,
+    discarded            bigint,
+    oldest_pending_at    timestamptz,
+    oldest_pending_seconds double precision,
+    arrivals_per_minute  double precision,
+    net_per_minute       double precision,
+    exhaustion_rate      double precision,
+    top_fingerprints     jsonb,
+    replays_ok           bigint,
+    replays_failed_again bigint,
+    owner                text,
+    runbook              text,
+    severity             text
+);
+COMMENT ON TYPE queen.dlq_stat IS 'The state of the dead letters of one consumer group of a queue.';
+COMMENT ON COLUMN queen.dlq_stat.queue IS 'Queue name.';
+COMMENT ON COLUMN queen.dlq_stat.consumer_group IS 'The group that gave up.';
+COMMENT ON COLUMN queen.dlq_stat.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_stat.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_stat.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_stat.discarded IS 'Records kept of messages that were discarded.';
+COMMENT ON COLUMN queen.dlq_stat.oldest_pending_at IS 'When the oldest pending or approved record was made; NULL if there is none.';
+COMMENT ON COLUMN queen.dlq_stat.oldest_pending_seconds IS 'Its age; 0 if there is none.';
+COMMENT ON COLUMN queen.dlq_stat.arrivals_per_minute IS 'Records made, over the last window_minutes full minutes and the running one.';
+COMMENT ON COLUMN queen.dlq_stat.net_per_minute IS 'By how much pending and approved records grew per minute in that time; negative when they shrank.';
+COMMENT ON COLUMN queen.dlq_stat.exhaustion_rate IS 'Of the records made in that time, the share whose retries were spent; NULL if none was made.';
+COMMENT ON COLUMN queen.dlq_stat.top_fingerprints IS 'The five most frequent failures of the pending and approved records: fingerprint, class, code, count.';
+COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Replayed messages that have not failed for good again; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Replayed messages that have; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.owner IS 'Queue option owner.';
+COMMENT ON COLUMN queen.dlq_stat.runbook IS 'Queue option runbook.';
+COMMENT ON COLUMN queen.dlq_stat.severity IS 'Queue option severity.';
 
 CREATE TYPE queen.stored_message AS (
     queue          text,
@@ -317,7 +377,7 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record                         snapshots; depends on no other row
+--   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
 --   trace ──< trace_name                       what consumers noted about messages; outlives the queue
 --
 -- Rows that change with every message (segment, cursor, ready) are only ever inserted and deleted, never updated,
@@ -431,13 +491,77 @@ CREATE TABLE queen.dead_letter_record (
     first_failed_at timestamptz NOT NULL,
     failed_at       timestamptz NOT NULL,
     is_encrypted    boolean NOT NULL,
-    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
+    failure_class   text COLLATE "C" NOT NULL,
+    error_code      text COLLATE "C" NOT NULL,         -- '' for none
+    fingerprint     text COLLATE "C" NOT NULL,
+    payload_hash    text,                  -- SHA-256 of the payload as pushed; NULL when it could not be opened
+    attempts        integer NOT NULL,
+    retry_policy    text NOT NULL,         -- JSON
+    traceparent     text,
+    redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
+    status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded
+    hops            integer NOT NULL,
+    transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
+    kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
+    -- One record for each message of a group. An offset has one transaction id, so that its hash adds nothing to the key;
+    -- it makes the same index find all records of a message.
+    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, consumer_group, at_offset)
 ) USING heap;
-CREATE INDEX dead_letter_record_queue_idx ON queen.dead_letter_record (tenant, queue, failed_at, id);
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
--- By hash: a transaction id may be longer than an index entry.
-CREATE INDEX dead_letter_record_address_idx
-    ON queen.dead_letter_record (partition_id, pg_catalog.hashtextextended(transaction_id, 0));
+-- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
+CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
+
+-- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
+-- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
+CREATE TABLE queen.dlq_tally (
+    tenant         uuid NOT NULL,
+    queue          text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    failure_class  text COLLATE "C" NOT NULL,
+    error_code     text COLLATE "C" NOT NULL,
+    fingerprint    text COLLATE "C" NOT NULL,
+    status         text COLLATE "C" NOT NULL,
+    kind           uuid NOT NULL,
+    minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
+    filed          bigint NOT NULL,        -- of them, records made
+    exhausted      bigint NOT NULL,        -- of those, because the retries were spent
+    n              bigint NOT NULL
+) USING heap;
+CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
+
+CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+  IF TG_OP = 'DELETE' THEN
+    INSERT INTO queen.dlq_tally
+    SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, -count(*)
+      FROM before o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+  ELSE
+    INSERT INTO queen.dlq_tally
+    SELECT c.tenant, c.queue, c.consumer_group, c.failure_class, c.error_code, c.fingerprint, c.status, c.kind,
+           date_trunc('minute', clock_timestamp()), 0, 0, sum(c.n)
+      FROM (SELECT o.tenant, o.queue, o.consumer_group, o.failure_class, o.error_code, o.fingerprint, o.status, o.kind,
+                   -1 AS n FROM before o
+             UNION ALL
+            SELECT a.tenant, a.queue, a.consumer_group, a.failure_class, a.error_code, a.fingerprint, a.status, a.kind,
+                   1 FROM after a) c
+     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 HAVING sum(c.n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION queen.dlq_tally_change() IS
+'Part of queen.dead_letter_record: keeps dlq_tally in step. A trigger, which nobody calls.
+Example: UPDATE queen.dead_letter_record SET status = ''approved'' WHERE false;';
+REVOKE ALL ON FUNCTION queen.dlq_tally_change() FROM PUBLIC;
+-- Inserts have no trigger: the broker files past the executor and counts for itself, and a restored dump brings both tables.
+CREATE TRIGGER dlq_tally_update AFTER UPDATE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
+CREATE TRIGGER dlq_tally_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.dlq_tally_change();
 
 -- Duplicates found only at commit, counted; maintain() folds the rows of a queue into one.
 CREATE TABLE queen.dropped_duplicate (
@@ -492,6 +616,8 @@ ALTER TABLE queen.queue SET (vacuum_truncate = off);
 ALTER TABLE queen.partition SET (vacuum_truncate = off);
 ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
+ALTER TABLE queen.dlq_tally SET (vacuum_truncate = off,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 ALTER TABLE queen.trace SET (vacuum_truncate = off);
 ALTER TABLE queen.trace_name SET (vacuum_truncate = off);
 
@@ -500,6 +626,7 @@ ALTER TABLE queen.trimmed REPLICA IDENTITY FULL;
 ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
+ALTER TABLE queen.dlq_tally REPLICA IDENTITY FULL;
 ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
@@ -507,7 +634,7 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dropped_duplicate', 'trace', 'trace_name',
+                           'ready', 'dead_letter_record', 'dlq_tally', 'dropped_duplicate', 'trace', 'trace_name',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');
@@ -773,7 +900,8 @@ GRANT EXECUTE ON FUNCTION queen.delete_traces(interval) TO queen_admin;
 
 -- queen.dlq: list dead letters.
 --
--- Newest failure first; the order is stable, so that skip pages through it.
+-- Pending and approved ones. Newest failure first; the order is stable, so that skip pages through it. For more of them than
+-- one looks through, and for other filters, see dlq_list.
 --
 -- Arguments:
 --   queue           Only this queue.
@@ -784,8 +912,8 @@ GRANT EXECUTE ON FUNCTION queen.delete_traces(interval) TO queen_admin;
 --   transaction_id  Only this message; found by index when the partition is given too.
 -- Result: The records. A payload that cannot be decrypted is returned as stored, with is_encrypted true.
 -- Errors: 22023 (max_rows or skip below 0).
--- Tables: queen.dead_letter_record (read).
--- Locks: None.
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record (read).
+-- Locks: None that is waited for.
 CREATE FUNCTION queen.dlq(
     queue text DEFAULT NULL,
     consumer_group text DEFAULT NULL,
@@ -795,14 +923,49 @@ CREATE FUNCTION queen.dlq(
     transaction_id text DEFAULT NULL
 )
     RETURNS SETOF queen.dead_letter
-    LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
     AS 'MODULE_PATHNAME', 'queen_dlq';
 
 COMMENT ON FUNCTION queen.dlq(text, text, int, int, uuid, text) IS
-'Lists dead letters, newest failure first.
+'Lists dead letters that are pending or approved, newest failure first.
 Example: SELECT queue, consumer_group, transaction_id, error, retry_count, payload FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq(text, text, int, int, uuid, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq(text, text, int, int, uuid, text) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_count.sql
+
+-- queen.dlq_count: count dead letters by filter.
+--
+-- Exact, from the tally: what it costs depends on how many kinds of failures there are, not on how many records.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+-- Result: How many records pass.
+-- Errors: 22023 (a class or status that does not exist).
+-- Tables: queen.dlq_tally (read; folded when it is long).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_count(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL
+)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_count';
+
+COMMENT ON FUNCTION queen.dlq_count(text, text, text, text, text, text) IS
+'Counts the dead letters that pass a filter.
+Example: SELECT queen.dlq_count(''orders'', failure_class => ''transient'');';
+REVOKE ALL ON FUNCTION queen.dlq_count(text, text, text, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_count(text, text, text, text, text, text) TO queen_viewer, queen_sidecar;
 
 -- functions/dlq_delete.sql
 
@@ -849,6 +1012,95 @@ Example: SELECT queen.dlq_delete_row(id) FROM queen.dlq(''orders'', max_rows => 
 REVOKE ALL ON FUNCTION queen.dlq_delete_row(uuid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator, queen_sidecar;
 
+-- functions/dlq_list.sql
+
+-- queen.dlq_list: list dead letters by page and filter.
+--
+-- Newest failure first, in a stable order. A page costs the same wherever it is and however many records there are.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+--   from            Failed at this time or later.
+--   to              Failed before this time.
+--   after           page_cursor of the last record of the page before.
+--   max_rows        At most so many rows.
+--   redacted        Show payloads that are kept encrypted as queen_viewer sees them, whoever asks.
+-- Result: The records. A payload kept encrypted (deadLetterPayload encrypt) is shown in full to who may run dlq_move_v1,
+--   redacted to everybody else.
+-- Errors: 22023 (a class, status or cursor that does not exist, max_rows below 0).
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record (read).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_list(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL,
+    "from" timestamptz DEFAULT NULL,
+    "to" timestamptz DEFAULT NULL,
+    after text DEFAULT NULL,
+    max_rows int DEFAULT 100,
+    redacted boolean DEFAULT false
+)
+    RETURNS SETOF queen.dead_letter
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_list';
+
+COMMENT ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) IS
+'Lists dead letters that pass a filter, newest failure first, page by page.
+Example: SELECT queue, failure_class, error_code, error, page_cursor FROM queen.dlq_list(''orders'', failure_class => ''poison'');';
+REVOKE ALL ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_list(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) TO queen_viewer, queen_sidecar;
+
+-- functions/dlq_list_json.sql
+
+-- queen.dlq_list_json: dlq_list as one JSON text.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   failure_class   Only this class.
+--   error_code      Only this code; empty for records without one.
+--   fingerprint     Only this failure.
+--   status          Only this status; all for every one; NULL for pending and approved.
+--   from            Failed at this time or later.
+--   to              Failed before this time.
+--   after           page_cursor of the last record of the page before.
+--   max_rows        At most so many rows.
+--   redacted        Show payloads that are kept encrypted as queen_viewer sees them, whoever asks.
+-- Result: {"records": [...], "next": page cursor, or null on the last page}. The payload is data, exactly as it is stored.
+-- Errors: As dlq_list.
+-- Tables: As dlq_list.
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_list_json(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    failure_class text DEFAULT NULL,
+    error_code text DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    status text DEFAULT NULL,
+    "from" timestamptz DEFAULT NULL,
+    "to" timestamptz DEFAULT NULL,
+    after text DEFAULT NULL,
+    max_rows int DEFAULT 100,
+    redacted boolean DEFAULT false
+)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_list_json';
+
+COMMENT ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) IS
+'The records of dlq_list and the cursor of the next page, as JSON.
+Example: SELECT queen.dlq_list_json(''orders'', max_rows => 10)::json -> ''next'';';
+REVOKE ALL ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text, timestamptz, timestamptz, text, int, boolean) TO queen_viewer, queen_sidecar;
+
 -- functions/dlq_move_v1.sql
 
 -- queen.dlq_move_v1: move a dead letter back into a queue.
@@ -864,7 +1116,8 @@ GRANT EXECUTE ON FUNCTION queen.dlq_delete_row(uuid) TO queen_operator, queen_si
 --   to_queue      Queue to move it to, created if missing; by default its own.
 --   to_partition  Partition to move it to, created if missing; by default its own.
 -- Result: {"result", "queue", "partition", "consumerGroup", "dlqId", "originalTransactionId", "messageId",
---         "transactionId", "offset"}; result is moved, duplicate (record kept) or gone (no such record).
+--         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record)
+--         or redacted (the record is, and the log has lost the message: it is kept).
 -- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched).
 -- Tables: queen.dead_letter_record (deleted from), and as push_batch.
 -- Locks: The record, then the partition pushed to, until the transaction ends.
@@ -874,7 +1127,7 @@ CREATE FUNCTION queen.dlq_move_v1(dlq_id uuid, to_queue text DEFAULT NULL, to_pa
     AS 'MODULE_PATHNAME', 'queen_dlq_move_v1';
 
 COMMENT ON FUNCTION queen.dlq_move_v1(uuid, text, text) IS
-'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate or gone.
+'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate, gone or redacted.
 Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;
@@ -902,6 +1155,33 @@ COMMENT ON FUNCTION queen.dlq_purge(text, text) IS
 Example: SELECT queen.dlq_purge(''orders'', ''billing'');';
 REVOKE ALL ON FUNCTION queen.dlq_purge(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin, queen_sidecar;
+
+-- functions/dlq_stats.sql
+
+-- queen.dlq_stats: figures of the dead letters, by queue and consumer group.
+--
+-- Arguments:
+--   queue           Only this queue.
+--   consumer_group  Only this consumer group.
+--   window_minutes  What rates are over: so many full minutes and the running one; 1 to 60.
+-- Result: A row for each queue and group that has records, or had some made in that time.
+-- Errors: 22023 (window_minutes out of range).
+-- Tables: queen.dlq_tally (read; folded when it is long), queen.dead_letter_record, queen.queue (read).
+-- Locks: None that is waited for.
+CREATE FUNCTION queen.dlq_stats(
+    queue text DEFAULT NULL,
+    consumer_group text DEFAULT NULL,
+    window_minutes int DEFAULT 10
+)
+    RETURNS SETOF queen.dlq_stat
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    AS 'MODULE_PATHNAME', 'queen_dlq_stats';
+
+COMMENT ON FUNCTION queen.dlq_stats(text, text, int) IS
+'Figures of the dead letters by queue and consumer group: how many, how old, how fast they come, which failures.
+Example: SELECT queue, consumer_group, pending, net_per_minute, owner FROM queen.dlq_stats(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_stats(text, text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_stats(text, text, int) TO queen_viewer, queen_sidecar;
 
 -- functions/drop_consumer_group.sql
 
@@ -2013,8 +2293,8 @@ SELECT q.name                                   AS queue,
           FROM queen.partition_extent e WHERE e.qid = q.qid) AS messages,
        coalesce(d.pending, 0)::bigint           AS pending,
        coalesce(d.processing, 0)::bigint        AS processing,
-       (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.tenant = q.tenant AND r.queue = q.name) AS dead_letters,
+       (SELECT coalesce(sum(t.n), 0)::bigint FROM queen.dlq_tally t
+         WHERE t.tenant = q.tenant AND t.queue = q.name AND t.status IN ('pending', 'approved')) AS dead_letters,
        (SELECT coalesce(sum(b.bytes), 0)::bigint
           FROM queen.partition p
          CROSS JOIN LATERAL (SELECT sum(octet_length(s.data)) AS bytes FROM queen.segment s WHERE s.pid = p.pid) b
@@ -2047,7 +2327,7 @@ COMMENT ON COLUMN queen.queues.partitions IS 'Number of partitions.';
 COMMENT ON COLUMN queen.queues.messages IS 'Messages stored, consumed or not.';
 COMMENT ON COLUMN queen.queues.pending IS 'Messages that wait for delivery; those in processing do not count. In each partition, as the named group sees it that is furthest behind; __QUEUE_MODE__ if no named group reads it; all, if nobody does.';
 COMMENT ON COLUMN queen.queues.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.queues.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.queues.retained_bytes IS 'Bytes of the stored segments, compressed. Visits the row of every segment of the queue (not its data): the one column whose cost grows with what is stored.';
 COMMENT ON COLUMN queen.queues.oldest_pending_at IS 'When the oldest pending message was stored; NULL if none is pending.';
 COMMENT ON COLUMN queen.queues.options IS 'All effective options.';
@@ -2068,7 +2348,7 @@ SELECT q.name AS queue,
        d.pending,
        d.processing,
        (SELECT count(*) FROM queen.dead_letter_record r
-         WHERE r.partition_id = e.partition_id) AS dead_letters,
+         WHERE r.partition_id = e.partition_id AND r.status IN ('pending', 'approved')) AS dead_letters,
        (SELECT s.created_at FROM queen.segment s
          WHERE s.pid = e.pid AND s.base >= e.log_start ORDER BY s.base LIMIT 1) AS oldest_message_at
   FROM queen.queue q
@@ -2091,7 +2371,7 @@ COMMENT ON COLUMN queen.partitions.created_at IS 'When the partition was created
 COMMENT ON COLUMN queen.partitions.last_write_at IS 'When the last message was stored; NULL if retention has removed it.';
 COMMENT ON COLUMN queen.partitions.pending IS 'Messages that wait for delivery, as in queues: to the named group that is furthest behind.';
 COMMENT ON COLUMN queen.partitions.processing IS 'Messages under a live lease of that same group.';
-COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups.';
+COMMENT ON COLUMN queen.partitions.dead_letters IS 'Dead letters, of all groups, that are pending or approved.';
 COMMENT ON COLUMN queen.partitions.oldest_message_at IS 'When the oldest message still stored was stored; NULL if there is none.';
 GRANT SELECT ON queen.partitions TO queen_viewer, queen_sidecar;
 
@@ -2186,21 +2466,40 @@ COMMENT ON COLUMN queen.group_partitions.oldest_unsettled_at IS 'When the oldest
 COMMENT ON COLUMN queen.group_partitions.lag_seconds IS 'Age of that message; 0 if there is none.';
 GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 
+-- Counted by the tally; when, by both ends of each kind in the index.
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
-SELECT r.queue,
-       r.consumer_group,
-       count(*)         AS dead_letters,
-       min(r.failed_at) AS oldest_failed_at,
-       max(r.failed_at) AS newest_failed_at
-  FROM queen.dead_letter_record r
- WHERE r.tenant = (SELECT queen.current_tenant())
- GROUP BY r.queue, r.consumer_group;
+WITH kinds AS (
+    SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
+      FROM queen.dlq_tally t
+     WHERE t.tenant = (SELECT queen.current_tenant())
+     GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0)
+SELECT k.queue,
+       k.consumer_group,
+       coalesce(sum(k.n) FILTER (WHERE k.status IN ('pending', 'approved')), 0)::bigint AS dead_letters,
+       min(o.failed_at) AS oldest_failed_at,
+       max(w.failed_at) AS newest_failed_at,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'pending'), 0)::bigint   AS pending,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'approved'), 0)::bigint  AS approved,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'replayed'), 0)::bigint  AS replayed,
+       coalesce(sum(k.n) FILTER (WHERE k.status = 'discarded'), 0)::bigint AS discarded
+  FROM kinds k
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at, r.id LIMIT 1) o ON true
+  LEFT JOIN LATERAL (SELECT r.failed_at FROM queen.dead_letter_record r
+                      WHERE r.kind = k.kind AND r.status = k.status AND k.status IN ('pending', 'approved')
+                      ORDER BY r.failed_at DESC, r.id DESC LIMIT 1) w ON true
+ GROUP BY k.queue, k.consumer_group;
 COMMENT ON VIEW queen.dlq_depth IS 'Dead letters of the current tenant, counted by queue and consumer group.';
 COMMENT ON COLUMN queen.dlq_depth.queue IS 'Queue name.';
 COMMENT ON COLUMN queen.dlq_depth.consumer_group IS 'The group that gave up.';
-COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records.';
-COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest record was made.';
-COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest record was made.';
+COMMENT ON COLUMN queen.dlq_depth.dead_letters IS 'Number of records that are pending or approved.';
+COMMENT ON COLUMN queen.dlq_depth.oldest_failed_at IS 'When the oldest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.newest_failed_at IS 'When the newest of them was made.';
+COMMENT ON COLUMN queen.dlq_depth.pending IS 'Records that nobody has decided about.';
+COMMENT ON COLUMN queen.dlq_depth.approved IS 'Records approved for a replay.';
+COMMENT ON COLUMN queen.dlq_depth.replayed IS 'Records kept of messages that were replayed.';
+COMMENT ON COLUMN queen.dlq_depth.discarded IS 'Records kept of messages that were discarded.';
 GRANT SELECT ON queen.dlq_depth TO queen_viewer, queen_sidecar;
 
 -- 90-grants.sql

@@ -96,9 +96,6 @@ pub fn file(
 ) -> Result<Option<Filed>> {
     commit::settled();
     let offset = failure.offset;
-    if dead_letter::is_filed(tables, partition.id, &group.name, offset) {
-        return Ok(None);
-    }
     let gone = || {
         let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
         error(ErrorKind::CorruptSegment, what)
@@ -154,7 +151,9 @@ pub fn file(
         error: Some(error),
         reason,
     };
-    dead_letter::file(tables, &record);
+    if !dead_letter::file(tables, &record) {
+        return Ok(None);
+    }
     forward(tables, queue, &record, &evidence, read.as_ref(), allow)?;
     Ok(Some(Filed { id: record.id, fingerprint: record.fingerprint }))
 }
@@ -249,7 +248,9 @@ fn forward(
     let seals = target.options.encryption_enabled && guc::key_ring().is_ok_and(|ring| !ring.is_empty());
     if target.options.encryption_enabled && !seals {
         // It refuses what is pushed to it: the record is there, and the copy must not take the record with it.
-        pgrx::warning!("a dead letter was filed but not forwarded: the queue for dead letters is encrypted and has no key");
+        pgrx::warning!(
+            "a dead letter was filed but not forwarded: the queue for dead letters is encrypted and has no key"
+        );
         return Ok(());
     }
     // In the clear only what the record, or the log, has in the clear.

@@ -15,8 +15,8 @@ use crate::rows::segment::{self, Stored};
 use crate::rows::subscription::{self, Subscription};
 use queen_core::ack::{Item, Place, Policy, Settled, Status, Verdict, settle};
 use queen_core::classify::{Class, stated};
-use queen_core::segment::{Opened, Segment, transaction_hash};
 use queen_core::id;
+use queen_core::segment::{Opened, Segment, transaction_hash};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 

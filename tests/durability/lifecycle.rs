@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 async fn a_restart_keeps_everything() {
     let cluster = Cluster::start();
     let db = cluster.fresh_database().await;
-    let tables = "queue partition segment trimmed transaction_id subscription cursor ready dead_letter_record dlq_tally";
+    let tables =
+        "queue partition segment trimmed transaction_id subscription cursor ready dead_letter_record dlq_tally";
     let state = |s: Session| async move {
         let mut state = Vec::new();
         for table in tables.split(' ') {

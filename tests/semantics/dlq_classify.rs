@@ -84,7 +84,8 @@ async fn the_payload_hash_is_the_sha_256_of_the_payload_as_pushed() {
     db.run(r#"SELECT queen.push_batch('[{"queue":"q","payload":{"b" : 1.50},"transactionId":"a"}]')"#).await;
     let batch = db.pop("'q'").await;
     db.ack(&batch, "a", "dlq").await;
-    let same = db.rows("SELECT payload_hash = encode(sha256(convert_to(payload_text, 'UTF8')), 'hex') FROM queen.dlq()");
+    let same =
+        db.rows("SELECT payload_hash = encode(sha256(convert_to(payload_text, 'UTF8')), 'hex') FROM queen.dlq()");
     assert_eq!(same.await, "t");
 }
 

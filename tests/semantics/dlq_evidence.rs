@@ -75,8 +75,10 @@ async fn seeded_secrets_are_in_no_record_no_forwarded_message_no_answer_and_no_l
     no_secret("dlq_stats", &db.rows("SELECT s::text FROM queen.dlq_stats() s").await);
     no_secret("dlq_tally", &db.rows("SELECT t::text FROM queen.dlq_tally t").await);
     no_secret("log", &shared_cluster().log());
-    let shown = db.rows("SELECT payload_text, headers ->> 'h', length(error) <= 4096, redaction FROM queen.dlq()").await;
-    let payload = r#"{"id":7,"auth":{"token":"[REDACTED]"},"note":"[REDACTED]","items":[{"sku":"A1","card":"[REDACTED]"}]}"#;
+    let shown =
+        db.rows("SELECT payload_text, headers ->> 'h', length(error) <= 4096, redaction FROM queen.dlq()").await;
+    let payload =
+        r#"{"id":7,"auth":{"token":"[REDACTED]"},"note":"[REDACTED]","items":[{"sku":"A1","card":"[REDACTED]"}]}"#;
     let (shown_payload, rest) = shown.split_once('|').unwrap();
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(value(shown_payload), value(payload));
@@ -86,11 +88,14 @@ async fn seeded_secrets_are_in_no_record_no_forwarded_message_no_answer_and_no_l
 #[tokio::test]
 async fn without_redaction_everything_is_kept_as_it_was_given() {
     let db = Db::new().await;
-    db.run(r#"SELECT queen.push('q', '{"password": "x1"}', transaction_id => 'a', headers => '{"authorization": "x2"}')"#)
-        .await;
+    db.run(
+        r#"SELECT queen.push('q', '{"password": "x1"}', transaction_id => 'a', headers => '{"authorization": "x2"}')"#,
+    )
+    .await;
     let batch = db.pop("'q'").await;
     db.ack_with(&batch, "a", "dlq", &batch.lease, "'password=x3'").await;
-    let kept = db.rows("SELECT payload ->> 'password', headers ->> 'authorization', error, redaction FROM queen.dlq()").await;
+    let kept =
+        db.rows("SELECT payload ->> 'password', headers ->> 'authorization', error, redaction FROM queen.dlq()").await;
     assert_eq!(kept, "x1|x2|password=x3|none");
 }
 
@@ -124,11 +129,14 @@ async fn an_encrypted_record_is_whole_to_an_operator_redacted_to_a_viewer_and_se
     db.run(r#"SELECT queen.push('q', '{"id": 1, "s": "hidden"}', transaction_id => 'a')"#).await;
     let batch = db.pop("'q'").await;
     db.ack(&batch, "a", "dlq").await;
-    let stored = db.rows("SELECT convert_from(payload, 'UTF8'), redaction, is_encrypted FROM queen.dead_letter_record").await;
+    let stored =
+        db.rows("SELECT convert_from(payload, 'UTF8'), redaction, is_encrypted FROM queen.dead_letter_record").await;
     assert!(!stored.contains("hidden") && stored.ends_with("|encrypted|t"), "{stored}");
     let shown = "SELECT payload ->> 's', payload ->> 'id' FROM queen.dlq()";
     assert_eq!(db.rows(shown).await, "hidden|1");
-    for (role, wanted) in [("queen_viewer", "[REDACTED]|1"), ("queen_operator", "hidden|1"), ("queen_admin", "hidden|1")] {
+    for (role, wanted) in
+        [("queen_viewer", "[REDACTED]|1"), ("queen_operator", "hidden|1"), ("queen_admin", "hidden|1")]
+    {
         db.run(&format!("SET ROLE {role}")).await;
         assert_eq!(db.rows(shown).await, wanted, "{role}");
         let list = "SELECT payload ->> 's', payload ->> 'id' FROM queen.dlq_list()";

@@ -71,8 +71,14 @@ async fn what_was_sealed_is_forwarded_sealed_or_redacted_never_in_the_clear() {
     db.configure("q", r#"{"encryptionEnabled": true, "deadLetterTo": ".dead"}"#).await;
     db.run(r#"SELECT queen.push('q', '{"s": "hidden"}')"#).await;
     file(&db, "q", "dlq").await;
-    assert_eq!(db.rows("SELECT payload ->> 's', is_encrypted FROM queen.messages('q.dead')").await.split('|').next(), Some("hidden"));
-    assert_eq!(db.rows("SELECT options ->> 'encryptionEnabled' FROM queen.queues WHERE queue = 'q.dead'").await, "true");
+    assert_eq!(
+        db.rows("SELECT payload ->> 's', is_encrypted FROM queen.messages('q.dead')").await.split('|').next(),
+        Some("hidden")
+    );
+    assert_eq!(
+        db.rows("SELECT options ->> 'encryptionEnabled' FROM queen.queues WHERE queue = 'q.dead'").await,
+        "true"
+    );
     // One that was there before, and is not.
     db.configure("open", "{}").await;
     db.configure("q", r#"{"deadLetterTo": "open"}"#).await;

@@ -61,7 +61,9 @@ async fn every_filter_lists_and_counts_the_same_records() {
 #[tokio::test]
 async fn pages_follow_each_other_without_gap_or_repetition_while_records_come_and_go() {
     let db = filled().await;
-    let all = db.rows("SELECT string_agg(id::text, ' ' ORDER BY failed_at DESC, id DESC) FROM queen.dead_letter_record").await;
+    let all = db
+        .rows("SELECT string_agg(id::text, ' ' ORDER BY failed_at DESC, id DESC) FROM queen.dead_letter_record")
+        .await;
     let (mut after, mut seen) = (String::new(), Vec::new());
     loop {
         let page: serde_json::Value = serde_json::from_str(
@@ -142,7 +144,10 @@ async fn the_tally_is_exact_after_every_way_that_records_come_change_and_go() {
     assert_eq!(db.ack(&batch, &batch.ids, "dlq").await, "ok released dlq");
     db.run("ROLLBACK").await;
     check("a rollback").await;
-    db.run("UPDATE queen.dead_letter_record SET status = CASE WHEN error_code = 'T' THEN 'replayed' ELSE 'approved' END").await;
+    db.run(
+        "UPDATE queen.dead_letter_record SET status = CASE WHEN error_code = 'T' THEN 'replayed' ELSE 'approved' END",
+    )
+    .await;
     check("statuses").await;
     assert_eq!(db.rows("SELECT queue, dead_letters FROM queen.queues ORDER BY 1").await, "q|2\nr|1");
     let depth = "SELECT queue, consumer_group, dead_letters, pending, approved, replayed, discarded FROM queen.dlq_depth ORDER BY 1, 2";

@@ -38,15 +38,8 @@ pub enum Class {
 
 impl Class {
     /// Every class, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
-        Self::Transient,
-        Self::Permanent,
-        Self::Poison,
-        Self::Malformed,
-        Self::Expired,
-        Self::Policy,
-        Self::Unknown,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Transient, Self::Permanent, Self::Poison, Self::Malformed, Self::Expired, Self::Policy, Self::Unknown];
 
     /// The word that is stored.
     pub fn as_str(self) -> &'static str {

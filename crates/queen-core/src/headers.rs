@@ -91,8 +91,18 @@ fn object<'a>(members: impl Iterator<Item = (&'a str, Cow<'a, str>)>) -> String 
 /// Whether a header of this name carries a credential, whatever it looks like.
 pub fn is_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    let parts =
-        ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "passwd", "credential", "session"];
+    let parts = [
+        "authorization",
+        "cookie",
+        "api-key",
+        "apikey",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "credential",
+        "session",
+    ];
     parts.iter().any(|part| name.contains(part))
 }
 

@@ -83,7 +83,11 @@ pub fn mask(text: &str) -> Cow<'_, str> {
         replace(&mut masked, words, |found| if is_key(&found[0]) { REDACTED.to_owned() } else { found[0].to_owned() });
     }
     if let Some(digits) = DIGITS.as_ref() {
-        replace(&mut masked, digits, |found| if has_card(&found[0]) { REDACTED.to_owned() } else { found[0].to_owned() });
+        replace(
+            &mut masked,
+            digits,
+            |found| if has_card(&found[0]) { REDACTED.to_owned() } else { found[0].to_owned() },
+        );
     }
     masked
 }

@@ -37,7 +37,9 @@ impl Allow {
         }
         let parsed = paths.iter().enumerate().map(|(n, path)| {
             steps(path).filter(|_| path.len() <= MAX_PATH_BYTES).ok_or_else(|| {
-                format!("path {n}: one such as $.order.id or $.items[*].sku of at most {MAX_PATH_BYTES} bytes is allowed")
+                format!(
+                    "path {n}: one such as $.order.id or $.items[*].sku of at most {MAX_PATH_BYTES} bytes is allowed"
+                )
             })
         });
         parsed.collect::<Result<_, _>>().map(Self)
@@ -90,10 +92,13 @@ pub fn redact(json: &str, allow: &Allow) -> String {
 /// SHA-256 of a payload as it was pushed, in hexadecimal: that two payloads are the same is evidence, so the hash must
 /// withstand somebody who wants another payload to have it. It is no redaction: who can guess a payload can confirm it.
 pub fn payload_hash(payload: &[u8]) -> String {
-    Sha256::digest(payload).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(payload) {
+        hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        hex.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    hex
 }
 
 /// An open object or array, and which paths lead into it.
@@ -282,9 +287,15 @@ mod tests {
                 &["$.order.id", "$.items[*].sku"][..],
                 r#"{"order":{"id":1.50,"note":"[R]"},"items":[{"sku":"a","n":"[R]"},{"sku":"b"}],"ok":"[R]","none":"[R]","e":{}}"#,
             ),
-            (&[], r#"{"order":{"id":"[R]","note":"[R]"},"items":[{"sku":"[R]","n":"[R]"},{"sku":"[R]"}],"ok":"[R]","none":"[R]","e":{}}"#),
+            (
+                &[],
+                r#"{"order":{"id":"[R]","note":"[R]"},"items":[{"sku":"[R]","n":"[R]"},{"sku":"[R]"}],"ok":"[R]","none":"[R]","e":{}}"#,
+            ),
             (&["$"], json),
-            (&["$.items[1]", "$.*.note"], r#"{"order":{"id":"[R]","note":"x"},"items":[{"sku":"[R]","n":"[R]"},{"sku":"b"}],"ok":"[R]","none":"[R]","e":{}}"#),
+            (
+                &["$.items[1]", "$.*.note"],
+                r#"{"order":{"id":"[R]","note":"x"},"items":[{"sku":"[R]","n":"[R]"},{"sku":"b"}],"ok":"[R]","none":"[R]","e":{}}"#,
+            ),
         ] {
             assert_eq!(redact(json, &allow(paths)), wanted.replace("[R]", REDACTED), "{paths:?}");
         }

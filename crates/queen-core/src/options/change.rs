@@ -152,8 +152,9 @@ fn sink(name: &'static str, value: &Value) -> Result<String, OptionsError> {
 fn queue_or_suffix(name: &'static str, value: &Value) -> Result<String, OptionsError> {
     let fits = |text: &str| text.is_empty() || (check_queue(text).is_ok() && text != ".");
     let text = value.as_str().filter(|text| fits(text));
-    text.map(str::to_owned)
-        .ok_or_else(|| wrong(name, value, "a queue name, a suffix that begins with a dot, or an empty string is allowed"))
+    text.map(str::to_owned).ok_or_else(|| {
+        wrong(name, value, "a queue name, a suffix that begins with a dot, or an empty string is allowed")
+    })
 }
 
 /// The rules of classification. A pattern may quote what must not be shown, so that no value is.
