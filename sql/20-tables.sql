@@ -137,12 +137,13 @@ CREATE TABLE queen.dead_letter_record (
     hops            integer NOT NULL,
     transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
     kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
-    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
+    -- One record for each message of a group. An offset has one transaction id, so that its hash adds nothing to the key;
+    -- it makes the same index find all records of a message.
+    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, consumer_group, at_offset)
 ) USING heap;
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
 -- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
 CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
-CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_hash);
 
 -- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
 -- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.

@@ -571,12 +571,13 @@ CREATE TABLE queen.dead_letter_record (
     hops            integer NOT NULL,
     transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
     kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
-    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, consumer_group, at_offset)
+    -- One record for each message of a group. An offset has one transaction id, so that its hash adds nothing to the key;
+    -- it makes the same index find all records of a message.
+    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, consumer_group, at_offset)
 ) USING heap;
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
 -- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
 CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
-CREATE INDEX dead_letter_record_address_idx ON queen.dead_letter_record (partition_id, transaction_hash);
 
 -- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
 -- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
@@ -1601,7 +1602,8 @@ GRANT EXECUTE ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text
 --   to_queue      Queue to move it to, created if missing; by default its own.
 --   to_partition  Partition to move it to, created if missing; by default its own.
 -- Result: {"result", "queue", "partition", "consumerGroup", "dlqId", "originalTransactionId", "messageId",
---         "transactionId", "offset"}; result is moved, duplicate (record kept) or gone (no such record).
+--         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record)
+--         or redacted (the record is, and the log has lost the message: it is kept).
 -- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched).
 -- Tables: queen.dead_letter_record (deleted from), and as push_batch.
 -- Locks: The record, then the partition pushed to, until the transaction ends.
@@ -1611,7 +1613,7 @@ CREATE FUNCTION queen.dlq_move_v1(dlq_id uuid, to_queue text DEFAULT NULL, to_pa
     AS 'MODULE_PATHNAME', 'queen_dlq_move_v1';
 
 COMMENT ON FUNCTION queen.dlq_move_v1(uuid, text, text) IS
-'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate or gone.
+'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate, gone or redacted.
 Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;

@@ -11,7 +11,8 @@
 --   to_queue      Queue to move it to, created if missing; by default its own.
 --   to_partition  Partition to move it to, created if missing; by default its own.
 -- Result: {"result", "queue", "partition", "consumerGroup", "dlqId", "originalTransactionId", "messageId",
---         "transactionId", "offset"}; result is moved, duplicate (record kept) or gone (no such record).
+--         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record)
+--         or redacted (the record is, and the log has lost the message: it is kept).
 -- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched).
 -- Tables: queen.dead_letter_record (deleted from), and as push_batch.
 -- Locks: The record, then the partition pushed to, until the transaction ends.
@@ -21,7 +22,7 @@ CREATE FUNCTION queen.dlq_move_v1(dlq_id uuid, to_queue text DEFAULT NULL, to_pa
     AS 'MODULE_PATHNAME', 'queen_dlq_move_v1';
 
 COMMENT ON FUNCTION queen.dlq_move_v1(uuid, text, text) IS
-'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate or gone.
+'Moves a dead letter to the end of its queue, or another; the verdict is moved, duplicate, gone or redacted.
 Example: SELECT queen.dlq_move_v1(id) FROM queen.dlq(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_move_v1(uuid, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_move_v1(uuid, text, text) TO queen_operator, queen_sidecar;

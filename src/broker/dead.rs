@@ -90,9 +90,6 @@ pub fn file(
 ) -> Result<()> {
     commit::settled();
     let offset = failure.offset;
-    if dead_letter::is_filed(tables, partition.id, &group.name, offset) {
-        return Ok(());
-    }
     let gone = || {
         let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
         error(ErrorKind::CorruptSegment, what)
@@ -148,7 +145,9 @@ pub fn file(
         error: Some(error),
         reason,
     };
-    dead_letter::file(tables, &record);
+    if !dead_letter::file(tables, &record) {
+        return Ok(());
+    }
     forward(tables, queue, &record, &evidence, read.as_ref(), allow)?;
     pause::note(queue, group, record);
     Ok(())

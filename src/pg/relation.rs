@@ -14,11 +14,11 @@ pub struct Layout {
     name: &'static CStr,
     indexes: &'static [&'static CStr],
     /// Oids once looked up: of the table, then of its indexes. 0: not yet, or not any more.
-    oids: [AtomicU32; 6],
+    oids: [AtomicU32; 5],
 }
 
 const fn layout(name: &'static CStr, indexes: &'static [&'static CStr]) -> Layout {
-    Layout { name, indexes, oids: [const { AtomicU32::new(0) }; 6] }
+    Layout { name, indexes, oids: [const { AtomicU32::new(0) }; 5] }
 }
 
 static LAYOUTS: [Layout; 11] = [
@@ -41,7 +41,6 @@ static LAYOUTS: [Layout; 11] = [
             c"dead_letter_record_pkey",
             c"dead_letter_record_failed_at_idx",
             c"dead_letter_record_kind_idx",
-            c"dead_letter_record_address_idx",
         ],
     ),
     layout(c"dlq_tally", &[c"dlq_tally_queue_idx"]),
@@ -225,6 +224,21 @@ impl Table {
 
     /// Inserts a row and its index entries. A unique index raises 23505, as SQL would.
     pub fn insert(&mut self, row: &[Value<'_>]) -> Tid {
+        self.put(row, false).0
+    }
+
+    /// Inserts a row, unless the first index of the layout, a unique one, has its key already or somebody is about to change
+    /// that: then nothing is left of it, and the answer is false.
+    pub fn insert_new(&mut self, row: &[Value<'_>]) -> bool {
+        let (tid, new) = self.put(row, true);
+        if !new {
+            self.delete(tid);
+        }
+        new
+    }
+
+    /// Inserts a row; `tentative`: stops at a key of the first index that may be there already, and answers false.
+    fn put(&mut self, row: &[Value<'_>], tentative: bool) -> (Tid, bool) {
         assert_eq!(row.len(), self.columns, "row and table differ in width");
         let mut values = vec![Datum::null(); self.columns];
         let mut nulls = vec![false; self.columns];
@@ -243,7 +257,8 @@ impl Table {
             pg_sys::heap_insert(self.rel, tuple, cid, 0, std::ptr::null_mut());
             let tid = (*tuple).t_self;
             let others = self.others.iter().flatten();
-            for index in self.indexes.iter().filter_map(OnceCell::get).chain(others) {
+            for (n, index) in self.indexes.iter().filter_map(OnceCell::get).chain(others).enumerate() {
+                let first = tentative && n == 0;
                 let info = index.info;
                 let keys = (*info).ii_NumIndexAttrs as usize;
                 let mut key = [Datum::null(); 8];
@@ -257,13 +272,15 @@ impl Table {
                 if !(*info).ii_Predicate.is_null() && null[0] {
                     continue;
                 }
-                let unique = if (*info).ii_Unique {
+                let unique = if first {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL
+                } else if (*info).ii_Unique {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
                 } else {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
                 };
                 let mut at = tid;
-                pg_sys::index_insert(
+                let new = pg_sys::index_insert(
                     index.rel,
                     key.as_mut_ptr(),
                     null.as_mut_ptr(),
@@ -273,9 +290,13 @@ impl Table {
                     false,
                     info,
                 );
+                if first && !new {
+                    pg_sys::heap_freetuple(tuple);
+                    return (tid, false);
+                }
             }
             pg_sys::heap_freetuple(tuple);
-            tid
+            (tid, true)
         }
     }
 

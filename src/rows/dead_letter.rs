@@ -81,10 +81,15 @@ fn kind(r: &Record) -> u128 {
 }
 
 /// Whether this message of this group has a record already. Waits for whoever is about to delete it.
-pub fn is_filed(tables: &Tables, partition_id: u128, group: &str, offset: i64) -> bool {
+fn is_filed(tables: &Tables, partition_id: u128, transaction_id: &str, group: &str, offset: i64) -> bool {
     let table = tables.dead_letter_record().borrow();
     loop {
-        let keys = [eq(1, Value::Uuid(partition_id)), eq(2, Value::Text(group)), eq(3, Value::Int8(offset))];
+        let keys = [
+            eq(1, Value::Uuid(partition_id)),
+            eq(2, Value::Int8(transaction_hash(transaction_id) as i64)),
+            eq(3, Value::Text(group)),
+            eq(4, Value::Int8(offset)),
+        ];
         let mut scan = table.scan(0, &keys, Sight::Everything);
         if scan.forward().is_none() {
             return false;
@@ -99,11 +104,11 @@ pub fn is_filed(tables: &Tables, partition_id: u128, group: &str, offset: i64) -
     }
 }
 
-/// Files a dead letter, and counts it. The caller holds the cursor of the group and partition, and has seen that there is
-/// none yet ([`is_filed`]).
-pub fn file(tables: &Tables, r: &Record) {
+/// Files a dead letter, and counts it, unless the message has one of this group already: then the answer is false. The caller
+/// holds the cursor of the group and partition, so that nobody else files it.
+pub fn file(tables: &Tables, r: &Record) -> bool {
     let kind = kind(r);
-    tables.dead_letter_record().borrow_mut().insert(&[
+    let row = [
         Value::Uuid(r.id),
         Value::Uuid(r.tenant),
         Value::Int8(r.qid),
@@ -137,8 +142,16 @@ pub fn file(tables: &Tables, r: &Record) {
         Value::Int4(r.hops),
         Value::Int8(transaction_hash(&r.transaction_id) as i64),
         Value::Uuid(kind),
-    ]);
-    dlq_tally::count_filed(tables, r, kind);
+    ];
+    let mut new = tables.dead_letter_record().borrow_mut().insert_new(&row);
+    // Rarely: looked at only then.
+    while !new && !is_filed(tables, r.partition_id, &r.transaction_id, &r.group, r.offset) {
+        new = tables.dead_letter_record().borrow_mut().insert_new(&row);
+    }
+    if new {
+        dlq_tally::count_filed(tables, r, kind);
+    }
+    new
 }
 
 /// What a dead letter has in common with others of its cause.
