@@ -44,7 +44,7 @@ async fn what_the_consumer_states_comes_before_reason_and_rules() {
         ("malformed_envelope", "timeout", "malformed|malformed_envelope|malformed_envelope"),
         ("no_handler", "timeout", "permanent|no_handler|no_handler"),
         ("my own word", "timeout", "transient|TIMEOUT|my own word"),
-        (r#"{"class": "odd"}"#, "else", "unknown||retries_exhausted"),
+        (r#"{"class": "odd"}"#, "else", "unknown||{\"class\": \"odd\"}"),
     ] {
         let told = filed_as(&db, "failed", reason, error, "failure_class, error_code, reason").await;
         assert_eq!(told, wanted, "{reason}");
