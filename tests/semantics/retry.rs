@@ -160,7 +160,8 @@ async fn every_door_of_a_failure_leads_to_the_pause() {
             b.partition_id, b.lease
         )
     };
-    let doors: [(&str, Box<dyn Fn(&Batch) -> String>); 7] = [
+    type Door = Box<dyn Fn(&Batch) -> String>;
+    let doors: [(&str, Door); 7] = [
         ("ack", Box::new(|b| format!("SELECT queen.ack('{}', 'a', 'failed', 'g', '{}')", b.partition_id, b.lease))),
         ("nack", Box::new(|b| format!("SELECT queen.nack('{}', 'a')", b.lease))),
         ("ack_batch", Box::new(move |b| format!("SELECT queen.ack_batch('[{}]', 'g')", item(b)))),
