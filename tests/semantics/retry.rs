@@ -238,7 +238,7 @@ async fn a_structural_reason_or_a_hopeless_class_is_final_at_once() {
         (r#"'{"class":"malformed"}'"#, "NULL", "fatal"),
         (r#"'{"class":"expired"}'"#, "NULL", "fatal"),
         (r#"'{"class":"policy"}'"#, "NULL", "fatal"),
-        ("NULL", r#"'{"code":"E1","reason":"no_handler"}'"#, "no_handler"),
+        ("NULL", r#"'{"class":"unknown","reason":"no_handler"}'"#, "no_handler"),
         ("NULL", "'expired'", "expired"),
     ] {
         db.push("q", "a").await;
