@@ -2,7 +2,7 @@
 
 use crate::pg::relation::Tables;
 use crate::pg::scan::{Sight, eq};
-use crate::pg::spi;
+use crate::pg::spi::{self, uuid};
 use crate::pg::value::Value;
 use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
@@ -65,10 +65,6 @@ const COLUMNS: &str = "r.id, r.tenant, r.qid, r.queue, r.partition, r.partition_
     r.message_id, r.transaction_id, r.payload, r.headers, r.trace_id, r.producer, r.error, r.reason, r.retry_count, \
     r.enqueued_at, r.first_failed_at, r.failed_at, r.is_encrypted, r.failure_class, r.error_code, r.fingerprint, \
     r.payload_hash, r.attempts, r.retry_policy, r.traceparent, r.redaction, r.status, r.hops";
-
-fn uuid(id: u128) -> Uuid {
-    Uuid::from_bytes(id.to_be_bytes())
-}
 
 /// What the tally counts a record under.
 fn kind(r: &Record) -> u128 {
