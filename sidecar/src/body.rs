@@ -20,7 +20,22 @@ pub fn object<'a, const N: usize>(
     body: &'a str,
     names: &'static [&'static str; N],
 ) -> Result<[Option<&'a str>; N], Problem> {
-    payload::read_object(body, names).map(|fields| fields.map(payload::not_null)).map_err(bad)
+    let read = payload::read_object(body, names).map(|fields| fields.map(payload::not_null));
+    read.map_err(|error| match body.trim_start().as_bytes().first() {
+        None => Problem::bad_body("the body is empty"),
+        Some(b'{') => bad(error),
+        // Another kind of value, or no JSON at all.
+        Some(_) if payload::check_json(body, usize::MAX).is_err() => bad(error),
+        Some(_) => Problem::bad_body(format!("the body must be an object {}", shape(names))),
+    })
+}
+
+/// How an object with these keys looks.
+fn shape(names: &[&str]) -> String {
+    let is_list = |name: &str| matches!(name, "items" | "acknowledgments");
+    let fields: Vec<String> =
+        names.iter().map(|name| format!("\"{name}\": {}", if is_list(name) { "[…]" } else { "…" })).collect();
+    format!("{{{}}}", fields.join(", "))
 }
 
 /// As [`object`]; no body at all is an empty object.
@@ -46,7 +61,9 @@ pub fn string(raw: Option<&str>, name: &str) -> Result<Option<String>, Problem> 
     .transpose()
 }
 
-/// 400 for what queen-core refused.
+/// 400 for what queen-core refused. Which list an item is of goes without saying here.
 pub fn bad(error: PayloadError) -> Problem {
-    Problem::bad_body(error)
+    let text = error.to_string();
+    let item = text.strip_prefix("push ").or(text.strip_prefix("ack ")).filter(|rest| rest.starts_with("item "));
+    Problem::bad_body(item.unwrap_or(&text))
 }
