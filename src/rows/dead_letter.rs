@@ -173,10 +173,11 @@ impl Cause {
 /// How many dead letters of a group have this cause and were filed at or after `since`, whatever has become of them; counts
 /// up to `enough`. 0: the record itself is not there.
 pub fn count_cause(cause: &Cause, since: i64, enough: i32) -> i64 {
-    let statement = "SELECT count(*) FROM (SELECT FROM queen.dead_letter_record \
-          WHERE EXISTS (SELECT FROM queen.dead_letter_record WHERE id = $1) \
-            AND kind = ANY ($2::uuid[]) AND status = ANY ($3::text[] COLLATE \"C\") AND failed_at >= $4 \
-          LIMIT $5) same";
+    // Each kind and status is a look in the index from `since` on, however many older ones there are.
+    let statement = "SELECT count(*) FROM (SELECT FROM unnest($2::uuid[]) k (kind) CROSS JOIN unnest($3::text[]) s (status) \
+          CROSS JOIN LATERAL (SELECT FROM queen.dead_letter_record r \
+                               WHERE r.kind = k.kind AND r.status = s.status COLLATE \"C\" AND r.failed_at >= $4 LIMIT $5) one \
+          WHERE EXISTS (SELECT FROM queen.dead_letter_record WHERE id = $1) LIMIT $5) same";
     let kinds: Vec<Uuid> = cause.kinds.iter().map(|&kind| uuid(kind)).collect();
     let statuses: Vec<String> = dlq_tally::STATUSES.iter().map(|&status| status.to_owned()).collect();
     // Written a moment ago: read as a change would.
