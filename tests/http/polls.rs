@@ -410,3 +410,26 @@ async fn with_min_pop_wait_time_a_waiting_pop_lets_its_batch_fill() {
     assert_eq!(http.pop("q", "consumerGroup=g&batch=3").await.len(), 1);
     assert!(began.elapsed() < Duration::from_millis(2500));
 }
+
+// Its group, gone with the queue, subscribed again only when the next queue's first message woke it, and began after it.
+#[tokio::test]
+async fn a_pop_that_waits_while_its_queue_is_dropped_gets_the_first_message_of_the_next_one() {
+    let http = sidecar().await;
+    http.push("q", &[json!(1)]).await;
+    let waiting = http.pop("q", "consumerGroup=new&wait=true&timeout=20000");
+    let drop_and_push = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        http.delete("/api/v1/resources/queues/q").await.expect(200);
+        let sql = http.sql().await;
+        loop {
+            let subscribed = "SELECT FROM queen.consumer_groups WHERE queue = 'q' AND consumer_group = 'new'";
+            if !sql.query(subscribed, &[]).await.unwrap().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        http.push("q", &[json!("first")]).await;
+    };
+    let (popped, ()) = tokio::join!(waiting, drop_and_push);
+    assert_eq!(popped.iter().map(|m| &m["data"]).collect::<Vec<_>>(), [&json!("first")]);
+}
