@@ -433,3 +433,28 @@ async fn a_pop_that_waits_while_its_queue_is_dropped_gets_the_first_message_of_t
     let (popped, ()) = tokio::join!(waiting, drop_and_push);
     assert_eq!(popped.iter().map(|m| &m["data"]).collect::<Vec<_>>(), [&json!("first")]);
 }
+
+#[tokio::test]
+async fn a_statement_timeout_of_the_login_keeps_nobody_from_being_woken() {
+    let http = sidecar().await;
+    let sql = http.sql().await;
+    http.get("/health").await.expect(200);
+    let logins = "SELECT DISTINCT usename::text FROM pg_stat_activity \
+                  WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    let login: String = sql.query_one(logins, &[]).await.unwrap().get(0);
+    sql.batch_execute(&format!("ALTER ROLE \"{login}\" SET statement_timeout = '300ms'")).await.unwrap();
+    let end_sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                        WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    sql.query(end_sessions, &[]).await.unwrap();
+    for n in 0..3 {
+        let waiting = http.pop("q", "wait=true&timeout=20000&autoAck=true");
+        let push = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            sql.execute("SELECT queen.push('q', '1')", &[]).await.unwrap();
+        };
+        let (popped, ()) = tokio::join!(waiting, push);
+        assert_eq!(popped.len(), 1, "round {n}");
+    }
+    let complaints = http.log().lines().filter(|line| line.contains("cannot listen")).count();
+    assert!(complaints <= 1, "{}", http.log());
+}
