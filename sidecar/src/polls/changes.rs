@@ -4,6 +4,7 @@ use super::Polls;
 use crate::tenant::Tenant;
 use serde::Deserialize;
 use std::time::Duration;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -52,9 +53,15 @@ async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), tokio_po
         while polls.rows().is_empty() {
             polls.0.parked.notified().await;
         }
-        let row = client
-            .query_typed_one("CALL queen.wait_changes($1, $2)", &[(&position, Type::TEXT), (&LISTEN_MS, Type::INT4)])
-            .await?;
+        let call = "CALL queen.wait_changes($1, $2)";
+        let row = match client.query_typed_one(call, &[(&position, Type::TEXT), (&LISTEN_MS, Type::INT4)]).await {
+            // The login has a statement_timeout: what was missed comes with the next call.
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            row => row?,
+        };
         let text: String = row.try_get(0)?;
         let Ok(changes) = serde_json::from_str::<Changes>(&text) else {
             tracing::warn!("what is told of commits cannot be read; connecting anew");
