@@ -21,21 +21,37 @@ pub fn object<'a, const N: usize>(
     names: &'static [&'static str; N],
 ) -> Result<[Option<&'a str>; N], Problem> {
     let read = payload::read_object(body, names).map(|fields| fields.map(payload::not_null));
-    read.map_err(|error| match body.trim_start().as_bytes().first() {
-        None => Problem::bad_body("the body is empty"),
-        Some(b'{') => bad(error),
-        // Another kind of value, or no JSON at all.
-        Some(_) if payload::check_json(body, usize::MAX).is_err() => bad(error),
-        Some(_) => Problem::bad_body(format!("the body must be an object {}", shape(names))),
+    read.map_err(|error| {
+        if body.trim_start().starts_with('{') {
+            return bad(error);
+        }
+        check(body).err().unwrap_or_else(|| no_object(names.iter().copied().find(|name| LISTS.contains(name))))
     })
 }
 
-/// How an object with these keys looks.
-fn shape(names: &[&str]) -> String {
-    let is_list = |name: &str| matches!(name, "items" | "acknowledgments");
-    let fields: Vec<String> =
-        names.iter().map(|name| format!("\"{name}\": {}", if is_list(name) { "[…]" } else { "…" })).collect();
-    format!("{{{}}}", fields.join(", "))
+/// Keys of a body that hold a list: it is often sent in the place of the body.
+const LISTS: [&str; 2] = ["items", "acknowledgments"];
+
+/// 400 unless it is one JSON value.
+///
+/// # Errors
+/// As described.
+pub fn check(body: &str) -> Result<(), Problem> {
+    if body.trim().is_empty() {
+        return Err(Problem::bad_body("the body is empty"));
+    }
+    payload::check_json(body, usize::MAX).map_err(|error| match error {
+        PayloadError::NotJson { problem } => Problem::bad_body(format!("not JSON: {problem}")),
+        other => bad(other),
+    })
+}
+
+/// 400 for another kind of value than an object; `list` is the key that most of it is in.
+pub fn no_object(list: Option<&str>) -> Problem {
+    Problem::bad_body(match list {
+        Some(list) => format!("the body must be an object {{\"{list}\": […]}}"),
+        None => "the body must be an object".to_owned(),
+    })
 }
 
 /// As [`object`]; no body at all is an empty object.

@@ -147,6 +147,23 @@ async fn any_content_type_is_json() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_missing_or_of_another_kind_is_named() {
+    let http = shared();
+    for path in ["push", "ack", "ack/batch", "transaction", "configure", "traces"] {
+        let answer = http.post_text(&format!("/api/v1/{path}"), "").await.expect(400);
+        assert_eq!(answer["error"], "bad body: the body is empty", "{path}");
+    }
+    for (path, words) in [
+        ("push", "bad body: the body must be an object {\"items\": […]}"),
+        ("ack/batch", "bad body: the body must be an object {\"acknowledgments\": […]}"),
+        ("ack", "bad body: the body must be an object"),
+        ("configure", "bad body: the body must be an object"),
+    ] {
+        assert_eq!(http.post_text(&format!("/api/v1/{path}"), "[{}]").await.expect(400)["error"], words, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_id_is_echoed_or_made() {
     let http = shared();
     for path in ["/health", "/api/v1/nope", "/api/v1/pop/queue/a%01", "/api/v1/pop/queue/nothing-here"] {

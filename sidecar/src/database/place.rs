@@ -35,22 +35,33 @@ pub fn read(url: &str) -> Result<Config, String> {
     if is_url && url.matches('@').count() > 1 {
         return refuse(&format!("it has more than one @{hint}"));
     }
-    url.parse::<Config>().or_else(|error| refuse(&format!("{}{hint}", reason(&error))))
+    url.parse::<Config>().or_else(|error| match reason(&error) {
+        (what, Spelled::Wrong) => refuse(&format!("{what}{hint}")),
+        (what, Spelled::Right) => refuse(&what),
+    })
 }
 
-fn reason(error: &tokio_postgres::Error) -> String {
+/// Whether the string may be wrong because something in it is not as it is to be written.
+enum Spelled {
+    Right,
+    Wrong,
+}
+
+fn reason(error: &tokio_postgres::Error) -> (String, Spelled) {
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
     let quoted = |prefix: &str| cause.strip_prefix(prefix)?.strip_suffix('`').map(str::to_owned);
     if let Some(option) = quoted("invalid value for option `") {
         return match option.as_str() {
-            "sslmode" => "sslmode is prefer, require or disable".to_owned(),
-            option => format!("invalid value for {option}"),
+            "sslmode" => ("sslmode is prefer, require or disable".to_owned(), Spelled::Right),
+            option => (format!("invalid value for {option}"), Spelled::Wrong),
         };
     }
     match quoted("unknown option `") {
-        Some(option) if ELSEWHERE.contains(&option.as_str()) => format!("there is no option {option} here"),
-        Some(_) => "an option is unknown".to_owned(),
-        None => "it cannot be read".to_owned(),
+        Some(option) if ELSEWHERE.contains(&option.as_str()) => {
+            (format!("there is no option {option} here"), Spelled::Right)
+        }
+        Some(_) => ("an option is unknown".to_owned(), Spelled::Wrong),
+        None => ("it cannot be read".to_owned(), Spelled::Wrong),
     }
 }
 

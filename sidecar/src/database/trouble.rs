@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_behind_an_error_is_told() {
-        // Nobody listens on port 1; and where a password is needed but missing, it is the configuration.
+        // Nobody listens on port 1.
         let refused = "host=127.0.0.1 port=1 user=u".parse::<tokio_postgres::Config>().unwrap();
         let error = refused.connect(tokio_postgres::NoTls).await.err().unwrap();
         let told = of_driver(&error);

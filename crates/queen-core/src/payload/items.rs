@@ -142,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn over_http_data_for_payload_is_told() {
+        let told = |json| parse_wire_items(json).unwrap_err().to_string();
+        assert!(told(r#"[{"queue":"q","data":1}]"#).contains("what a pop calls data is payload here"));
+        assert!(!told(r#"[{"queue":"q"}]"#).contains("data"));
+        assert_eq!(parse_wire_items(r#"[{"queue":"q","data":1,"payload":2}]"#).unwrap()[0].payload, "2");
+    }
+
+    #[test]
     fn absent_and_null_are_the_same() {
         let absent = one(r#"[{"queue":"q","payload":null}]"#);
         let null = one(
