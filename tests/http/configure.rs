@@ -12,6 +12,8 @@ fn defaults() -> Value {
         "minPopWaitTime": 0, "encryptionEnabled": false, "dedupWindowSeconds": 3600, "retentionSinkHold": "",
         "retentionSinkHoldMaxSeconds": 604_800, "deadLetterTo": "", "deadLetterRules": [], "deadLetterPayload": "keep",
         "redactionAllow": [], "requireApproval": false, "owner": "", "runbook": "", "severity": "",
+        "retryBackoff": "none", "retryMaxDelay": 0, "retryJitter": 0, "maxElapsedSeconds": 0, "maxDeliveries": 0,
+        "deadlines": false, "autoPauseCount": 0, "autoPauseSeconds": 300,
     })
 }
 
@@ -25,6 +27,8 @@ fn others() -> Value {
         "retentionSinkHold": "s3", "retentionSinkHoldMaxSeconds": 60, "deadLetterTo": ".dead",
         "deadLetterRules": [{"pattern": "a", "class": "poison", "code": "A"}], "deadLetterPayload": "redact",
         "redactionAllow": ["$.id"], "requireApproval": true, "owner": "o", "runbook": "r", "severity": "s",
+        "retryBackoff": "exponential", "retryMaxDelay": 60_000, "retryJitter": 0.5, "maxElapsedSeconds": 600,
+        "maxDeliveries": 9, "deadlines": true, "autoPauseCount": 4, "autoPauseSeconds": 60,
     })
 }
 

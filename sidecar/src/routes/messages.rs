@@ -41,6 +41,9 @@ const ONE: Statement = Statement { sql: include_str!("../../sql/message.sql"), t
 const DELETE: Statement = Statement { sql: "SELECT queen.dlq_delete($1, $2)::text", types: &[Type::UUID, Type::TEXT] };
 const NEWEST: Statement = Statement { sql: include_str!("../../sql/dlq_newest.sql"), types: &[Type::UUID, Type::TEXT] };
 
+/// What a stored message can be.
+const STATUSES: [&str; 4] = ["pending", "processing", "completed", "dead_letter"];
+
 async fn list(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -48,6 +51,9 @@ async fn list(
 ) -> Result<Response, Problem> {
     let given = |name| text_param(&params, name);
     let namespace = given("namespace").or_else(|| given("ns"));
+    if given("status").is_some_and(|status| !STATUSES.contains(&status.as_str())) {
+        return Err(Problem::bad_request(format!("status must be one of {}", STATUSES.join(", "))));
+    }
     let (limit, offset) = page(&params, 200);
     let [queue, partition, task, status, from, to] = ["queue", "partition", "task", "status", "from", "to"].map(given);
     for (name, text) in [("from", &from), ("to", &to)] {
