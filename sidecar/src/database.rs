@@ -110,7 +110,10 @@ impl Database {
         let row = if tenant == Tenant::default() {
             let client = self.client().await?;
             let ready = self.ready(&client, statement).await?;
-            ready.run(&client, params).await.map_err(failed)?
+            let call = UnderWay::new(client, Then::Pool);
+            let row = ready.run(call.client()?, params).await;
+            call.ended();
+            row.map_err(failed)?
         } else {
             self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
         };
@@ -150,7 +153,7 @@ impl Database {
     ) -> Result<Option<Row>, CallError> {
         let client = self.client().await?;
         let (set, ready) = (self.ready(&client, settings).await?, self.ready(&client, statement).await?);
-        let open = InTransaction(Some(client));
+        let open = UnderWay::new(client, Then::Close);
         let client = open.client()?;
         let (begun, set, row, ended) = tokio::join!(
             client.batch_execute("BEGIN"),
@@ -218,24 +221,52 @@ impl Database {
     }
 }
 
-/// A pooled connection inside a transaction: closed, not pooled, when its call is dropped halfway.
-struct InTransaction(Option<Object>);
+/// A pooled connection with a call under way. When the call is dropped halfway, because its client left, the connection
+/// stays taken until the database has answered: in the pool, it would make whoever gets it next wait for that, too; and
+/// outside, clients that come and leave could open any number of them.
+struct UnderWay {
+    connection: Option<Object>,
+    then: Then,
+}
 
-impl InTransaction {
-    fn client(&self) -> Result<&Object, CallError> {
-        self.0.as_ref().ok_or(CallError::NoConnection)
+/// What becomes of a connection whose call was dropped, once the database has answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Back into the pool.
+    Pool,
+    /// It may be inside a transaction.
+    Close,
+}
+
+impl UnderWay {
+    fn new(connection: Object, then: Then) -> UnderWay {
+        UnderWay { connection: Some(connection), then }
     }
 
-    /// The transaction has ended: back into the pool.
+    fn client(&self) -> Result<&Object, CallError> {
+        self.connection.as_ref().ok_or(CallError::NoConnection)
+    }
+
+    /// The call has been answered: back into the pool.
     fn ended(mut self) {
-        drop(self.0.take());
+        drop(self.connection.take());
     }
 }
 
-impl Drop for InTransaction {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
-            drop(Object::take(object));
+        let Some(connection) = self.connection.take() else { return };
+        let then = self.then;
+        let rest = async move {
+            // Answered after all that was sent before.
+            _ = connection.simple_query("").await;
+            if then == Then::Close {
+                drop(Object::take(connection));
+            }
+        };
+        // Without a runtime the server has ended.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(rest);
         }
     }
 }

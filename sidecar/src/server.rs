@@ -58,13 +58,15 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     let database = Database::new(&config)?;
     let metrics = Arc::new(Metrics::default());
     let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));
+    // Of each line, this many calls that wait for something in the database do not hold up the others.
+    let slow = usize::from(config.pool_size) / 4;
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
     let polls = Polls::new(database.clone(), metrics.clone(), pops);
     tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
     Ok(Arc::new(App {
-        pushes: Line::new(database.clone(), metrics.clone(), pushes),
-        acks: Line::new(database.clone(), metrics.clone(), acks),
+        pushes: Line::new(database.clone(), metrics.clone(), pushes, slow),
+        acks: Line::new(database.clone(), metrics.clone(), acks, slow),
         polls,
         auth: Auth::new(&config.auth)?,
         maintenance: Maintenance::new(&config.buffer_dir, database.clone()),

@@ -3,7 +3,7 @@
 //! A poll that is woken is told from one that merely looked again by its own timeout, which is far away; and from the
 //! server's looking after all polls every second by many of them (see `a_push_is_heard_of_and_not_found_by_looking`).
 
-use crate::{data, queue, raw, shared, sidecar_with};
+use crate::{data, queue, raw, shared, sidecar, sidecar_with};
 use queen_tests::sidecar::{Answer, Sidecar, Value, json};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -371,4 +371,42 @@ async fn parked_polls_hold_nothing_that_others_need() {
 /// A server that stays, because polls of tasks go on in it.
 async fn leaked(environment: &[(&str, &str)]) -> &'static mut Sidecar {
     Box::leak(Box::new(sidecar_with(environment).await))
+}
+
+#[tokio::test]
+async fn with_min_pop_wait_time_a_waiting_pop_lets_its_batch_fill() {
+    let http = sidecar().await;
+    http.configure("q", &json!({"minPopWaitTime": 3000})).await;
+    http.pop("q", "consumerGroup=g&subscriptionMode=all").await;
+    // Fills up: the rest comes while the pop waits, and the batch is full before the time is over.
+    http.push("q", &[json!(1)]).await;
+    let began = std::time::Instant::now();
+    let full = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=20000");
+    let rest = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        http.push("q", &[json!(2), json!(3)]).await;
+    };
+    let (popped, ()) = tokio::join!(full, rest);
+    assert_eq!(popped.len(), 3);
+    assert!(began.elapsed() < Duration::from_millis(2500), "a full batch waits no longer");
+    assert!(http.ack(&popped[2], "completed").await["success"] == true);
+    // Stays short: delivered as it is once the time is over, and not before.
+    http.push("q", &[json!(4)]).await;
+    let began = std::time::Instant::now();
+    let popped = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=20000").await;
+    assert_eq!(popped.len(), 1);
+    assert!(began.elapsed() >= Duration::from_millis(2900));
+    http.ack(&popped[0], "completed").await;
+    // The pop's own time ends first: it gets what there is.
+    http.push("q", &[json!(5)]).await;
+    let popped = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=500").await;
+    assert_eq!(popped.len(), 1);
+    http.ack(&popped[0], "completed").await;
+    // Not for single messages, and not without waiting.
+    http.push("q", &[json!(6), json!(7)]).await;
+    let began = std::time::Instant::now();
+    let popped = http.pop("q", "consumerGroup=g&batch=1&wait=true&timeout=20000").await;
+    http.ack(&popped[0], "completed").await;
+    assert_eq!(http.pop("q", "consumerGroup=g&batch=3").await.len(), 1);
+    assert!(began.elapsed() < Duration::from_millis(2500));
 }
