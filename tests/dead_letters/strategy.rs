@@ -49,7 +49,7 @@ async fn malformed_json_and_a_valid_poison_message_do_not_loop_and_leave_redacte
         .await;
     // What is no JSON does not get in.
     let broken = quote(r#"[{"queue": "orders", "payload": {"card": 4111"#);
-    assert_eq!(refused(&shop, &format!("SELECT queen.push_batch({broken})")).await, "QN008");
+    assert_eq!(refused(&shop, &format!("SELECT queen.push_batch({broken})")).await, "22P02");
     // What is JSON and not what the consumer reads: one diagnostic attempt.
     push(&shop, "orders", r#""{\"card\": 4111111111111111""#, "malformed").await;
     // What is well-formed and kills whoever reads it: nobody reports anything, the leases run out.
@@ -130,17 +130,14 @@ async fn while_filing_is_uncertain_the_source_is_not_acknowledged() {
     assert!(nack(&doomed, &message, "no such product", Some("fatal")).await);
     shop.terminate(doomed.pid).await;
     unsettled("no commit").await;
-    // The record cannot be written.
-    shop.run(
-        "CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
-         CREATE TRIGGER disk_full BEFORE INSERT ON queen.dead_letter_record FOR EACH ROW EXECUTE FUNCTION disk_full()",
-    )
-    .await;
+    // The store of the records does not answer in time.
+    let blocker = another(&shop).await;
+    blocker.run("BEGIN; LOCK TABLE queen.dead_letter_record IN SHARE MODE").await;
+    shop.run("SET lock_timeout = '100 ms'").await;
     let file = format!("SELECT {}", nack_sql(&message, "no such product", Some("fatal")));
-    assert_eq!(refused(&shop, &file).await, "53100");
-    unsettled("no room").await;
-    shop.run("DROP TRIGGER disk_full ON queen.dead_letter_record").await;
+    assert_eq!(refused(&shop, &file).await, "55P03");
+    unsettled("no answer").await;
+    blocker.run("ROLLBACK").await;
     time_passes(&shop).await;
     let redelivered = next(&shop, "orders").await;
     assert_eq!(redelivered.id, message.id);
