@@ -190,3 +190,26 @@ async fn decided_records_are_deleted_by_age_and_pending_ones_stay() {
     let left = "SELECT string_agg(transaction_id, ' ' ORDER BY transaction_id) FROM queen.dlq_list(status => 'all')";
     assert_eq!(shop.one(left).await, "new undecided");
 }
+
+#[test]
+fn every_test_that_the_document_names_exists() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.to_owned(), root.join("../crates/queen-core/src")];
+    let mut source = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                source.push_str(&std::fs::read_to_string(path).expect("a file"));
+            }
+        }
+    }
+    let document = include_str!("../../docs/dead-letters.md");
+    let (_, table) = document.split_once("\n## Statement by statement\n").expect("the table");
+    let names = table.split('`').skip(1).step_by(2).filter(|name| name.matches('_').count() >= 4);
+    let missing: Vec<&str> = names.clone().filter(|name| !source.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(names.count() > 50);
+}
