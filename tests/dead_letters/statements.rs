@@ -213,3 +213,15 @@ fn every_test_that_the_document_names_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(names.count() > 50);
 }
+
+#[tokio::test]
+async fn the_audit_of_a_repair_has_the_hash_of_what_was_pushed_also_where_the_record_is_redacted() {
+    let shop = shop().await;
+    configure(&shop, "q", r#"{"deadLetterPayload": "redact"}"#).await;
+    file(&shop, "q", &["a"]).await;
+    shop.run("SELECT queen.dlq_repair(id, '{\"order\": \"b\"}', 'typing error') FROM queen.dlq()").await;
+    let hashes = "SELECT e.detail ->> 'originalPayloadHash' = encode(sha256('{\"order\": \"a\"}'), 'hex'),
+                         e.detail ->> 'payloadHash' = encode(sha256('{\"order\": \"b\"}'), 'hex')
+                    FROM queen.dlq_events() e WHERE e.action = 'repaired'";
+    assert_eq!(line(&shop, hashes).await, "t|t");
+}
