@@ -2,6 +2,7 @@
 
 use queen_tests::session::Session;
 use queen_tests::shared_cluster;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 // The document's block is this file.
 include!("book_one.rs");
@@ -85,6 +86,76 @@ async fn a_consumer_that_dies_at_any_step_books_each_payment_once() {
     replay_all(&session).await;
     while session.one("SELECT book_one()").await == "t" {}
     assert_eq!(balance(&session).await, 110);
+}
+
+/// A connection that breaks at the client's `break_at`th message, which the server still gets (`heard`) or does not: then
+/// the answer is lost, or the question. None when the server is gone before there is a session.
+async fn breaking(db: &str, break_at: usize, heard: bool) -> Option<tokio_postgres::Client> {
+    let cluster = shared_cluster();
+    let socket = cluster.socket_dir().join(format!(".s.PGSQL.{}", cluster.port()));
+    let server = tokio::net::UnixStream::connect(socket).await.expect("the server's socket");
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (mut from_client, mut to_client) = tokio::io::split(theirs);
+        let (mut from_server, mut to_server) = server.into_split();
+        let answers = tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+        let mut buffer = vec![0; 1 << 16];
+        for n in 1.. {
+            let Ok(length @ 1..) = from_client.read(&mut buffer).await else { break };
+            if n == break_at {
+                answers.abort();
+            }
+            if (n < break_at || heard) && to_server.write_all(&buffer[..length]).await.is_err() || n == break_at {
+                break;
+            }
+        }
+        answers.abort();
+    });
+    let mut config = tokio_postgres::Config::new();
+    let (client, connection) =
+        config.user("postgres").dbname(db).connect_raw(ours, tokio_postgres::NoTls).await.ok()?;
+    tokio::spawn(connection);
+    Some(client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consumer_in_rust_whose_connection_breaks_at_any_message_books_each_payment_once() {
+    let (db, session) = bank().await;
+    pay(&session, 40).await;
+    let (mut breaks, mut committed_unheard) = (0, 0);
+    for heard in [false, true] {
+        for break_at in 1.. {
+            let before = balance(&session).await;
+            let mut client = breaking(&db, break_at, heard).await;
+            let booked = match &mut client {
+                Some(client) => book_one(client).await,
+                None => Ok(false),
+            };
+            drop(client);
+            let others =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            while session.number(others).await > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            let change = balance(&session).await - before;
+            if booked.is_ok_and(|booked| booked) {
+                assert_eq!(change, 1);
+                break;
+            }
+            breaks += 1;
+            committed_unheard += change;
+            assert!(change == 0 || heard, "booked at message {break_at}, which nobody heard");
+            assert!(break_at < 40, "it does not get through");
+        }
+    }
+    assert!(breaks >= 12, "a message for each of six steps, lost in either direction: {breaks}");
+    assert_eq!(committed_unheard, 1, "the commit whose answer was lost");
+    let mut client = shared_cluster().client(&db).await;
+    while book_one(&mut client).await.expect("a booking") {}
+    assert_eq!(balance(&session).await, 150);
+    replay_all(&session).await;
+    while book_one(&mut client).await.expect("a booking") {}
+    assert_eq!(balance(&session).await, 150);
 }
 
 /// Where python3 has psycopg; elsewhere there is nothing to run it with.
