@@ -5,20 +5,28 @@
 //! without them. Nothing is set for a session: what a call needs besides (a tenant, a time limit) is set for its
 //! transaction.
 
+mod fitness;
+mod place;
 mod tls;
+mod trouble;
 
 use crate::config::Config;
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use fitness::{Fitness, Noticed};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::error::DbError;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use trouble::Troubles;
 
 /// How long a call waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Between looks at a database that cannot be worked with yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a query of the administration may take.
 const LOOK_TIMEOUT: &str = "30s";
 
@@ -48,6 +56,16 @@ pub struct Database {
     config: Arc<tokio_postgres::Config>,
     tls: Option<MakeRustlsConnect>,
     prepare: bool,
+    told: Arc<Told>,
+}
+
+/// What the log tells about the database.
+#[derive(Debug)]
+struct Told {
+    /// `host:port/database`.
+    place: String,
+    noticed: Noticed,
+    troubles: Troubles,
 }
 
 /// A statement as it will be sent.
@@ -74,9 +92,7 @@ impl Database {
     /// # Errors
     /// A sentence, when the URL cannot be read.
     pub fn new(config: &Config) -> Result<Database, String> {
-        // The driver's error could quote the URL, and with it the password.
-        let mut pg: tokio_postgres::Config =
-            config.database_url.parse().map_err(|_| "DATABASE_URL is not a PostgreSQL connection string".to_owned())?;
+        let mut pg = place::read(&config.database_url)?;
         if pg.get_application_name().is_none() {
             pg.application_name("queen-sidecar");
         }
@@ -99,7 +115,8 @@ impl Database {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|_| "cannot build the connection pool".to_owned())?;
-        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements })
+        let told = Told { place: place::shown(&pg), noticed: Noticed::default(), troubles: Troubles::default() };
+        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements, told: Arc::new(told) })
     }
 
     /// Calls a function for a tenant and answers its text.
@@ -186,20 +203,43 @@ impl Database {
         matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Some(_)))
     }
 
+    /// Whether calls can work, and if not, why. What is new about that is logged.
+    pub async fn fitness(&self) -> Fitness {
+        let look = async {
+            let client = self.client().await.ok()?;
+            let row = client.query_typed_one(fitness::LOOK, &[]).await.ok()?;
+            Fitness::read(&row)
+        };
+        let fitness = tokio::time::timeout(PATIENCE, look).await.ok().flatten().unwrap_or_default();
+        self.told.noticed.notice(&fitness, &self.told.place);
+        fitness
+    }
+
+    /// Connects, and looks until calls can work: so that the log tells why they cannot, before anybody asks.
+    pub async fn greet(self) {
+        while !self.fitness().await.is_fit() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Logs what failed and why, without filling the log.
+    pub fn report(&self, what: &'static str, error: &tokio_postgres::Error) {
+        self.told.troubles.report(what, &self.told.place, &trouble::of_driver(error));
+    }
+
     /// A connection of its own, outside the pool, for a call that waits. Ends when the client is dropped.
     ///
     /// # Errors
-    /// `NoConnection`.
-    pub async fn connect(&self) -> Result<tokio_postgres::Client, CallError> {
-        let none = |_| CallError::NoConnection;
+    /// The driver's.
+    pub async fn connect(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
         let client = match &self.tls {
             Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await.map_err(none)?;
+                let (client, connection) = self.config.connect(tls.clone()).await?;
                 tokio::spawn(connection);
                 client
             }
             None => {
-                let (client, connection) = self.config.connect(NoTls).await.map_err(none)?;
+                let (client, connection) = self.config.connect(NoTls).await?;
                 tokio::spawn(connection);
                 client
             }
@@ -215,7 +255,8 @@ impl Database {
 
     async fn client(&self) -> Result<Object, CallError> {
         self.pool.get().await.map_err(|error| {
-            tracing::warn!(error = %error_text(&error), "no database connection");
+            let cause = trouble::of_pool(&error);
+            self.told.troubles.report("no database connection", &self.told.place, &cause);
             CallError::NoConnection
         })
     }
@@ -280,16 +321,19 @@ pub fn failed(error: tokio_postgres::Error) -> CallError {
     match error.as_db_error() {
         // The server goes away: 57P01 to 57P03 end the session.
         Some(db) if matches!(db.code().code(), "57P01" | "57P02" | "57P03") => CallError::Lost,
-        Some(db) => CallError::Refused { state: db.code().code().to_owned(), message: db.message().to_owned() },
+        Some(db) => CallError::Refused { state: db.code().code().to_owned(), message: sentence(db) },
         None => CallError::Lost,
     }
 }
 
-fn error_text(error: &deadpool_postgres::PoolError) -> String {
-    match error {
-        deadpool_postgres::PoolError::Backend(e) => {
-            e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned())
-        }
-        other => other.to_string(),
+/// The database's sentence; where the extension or the role is missing, what to do about it before that.
+fn sentence(error: &DbError) -> String {
+    let message = error.message();
+    match (error.code().code(), error.routine()) {
+        // Calls name one schema.
+        ("3F000", _) => format!("{} ({message})", fitness::NO_EXTENSION),
+        // PostgreSQL's own check of grants, by whatever name it calls that in its language.
+        ("42501", Some("aclcheck_error")) => format!("{} ({message})", fitness::NO_ROLE),
+        _ => message.to_owned(),
     }
 }

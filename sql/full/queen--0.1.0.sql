@@ -2258,8 +2258,9 @@ GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin, queen_sidecar;
 --            is __QUEUE_MODE__, a partition that is null is any. Names are compared as they are.
 -- Result: A JSON array with one element a watch, in order: 0: now; n: not before n milliseconds have passed (the end of
 --         a lease, of delayedProcessing or of windowBuffer; or, where far ones are dear to find, when to ask again);
---         null: nothing is known that time alone would bring. 0 where it is unsure; null for a queue or partition that
---         there is not.
+--         null: nothing is known that time alone would bring. 0 also where it is unsure, and for a group that
+--         has not subscribed or a queue that does not exist: the pop would see to that. null for a partition that does not
+--         exist.
 -- Errors: 22023 (watches is NULL or not such an array).
 -- Tables: queen.queue, queen.subscription, queen.ready, queen.partition, queen.cursor, queen.segment, queen.trimmed
 --         (read).
@@ -3714,7 +3715,7 @@ GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consume
 -- Result: changes: a JSON object: position, for the next call, and either all: true, when it cannot tell what happened
 --         (since is no position of this start of the server, or lies too far behind), or queues: tenant and queue of
 --         each that was touched after since, each once, of all tenants, at most 1000 (the next call brings the others);
---         none after the timeout. A queue that was dropped meanwhile is left out.
+--         none after the timeout. all as well when a queue was dropped.
 -- Errors: 25001 (inside a transaction block, or called by a function); 22023 (timeout_ms below 0).
 -- Tables: queen.queue (read).
 -- Locks: None.

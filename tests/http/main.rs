@@ -6,6 +6,7 @@ mod configure;
 mod crash;
 mod door;
 mod ending;
+mod fitness;
 mod lease;
 mod maintenance;
 mod operate;

@@ -410,3 +410,51 @@ async fn with_min_pop_wait_time_a_waiting_pop_lets_its_batch_fill() {
     assert_eq!(http.pop("q", "consumerGroup=g&batch=3").await.len(), 1);
     assert!(began.elapsed() < Duration::from_millis(2500));
 }
+
+// Its group, gone with the queue, subscribed again only when the next queue's first message woke it, and began after it.
+#[tokio::test]
+async fn a_pop_that_waits_while_its_queue_is_dropped_gets_the_first_message_of_the_next_one() {
+    let http = sidecar().await;
+    http.push("q", &[json!(1)]).await;
+    let waiting = http.pop("q", "consumerGroup=new&wait=true&timeout=20000");
+    let drop_and_push = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        http.delete("/api/v1/resources/queues/q").await.expect(200);
+        let sql = http.sql().await;
+        loop {
+            let subscribed = "SELECT FROM queen.consumer_groups WHERE queue = 'q' AND consumer_group = 'new'";
+            if !sql.query(subscribed, &[]).await.unwrap().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        http.push("q", &[json!("first")]).await;
+    };
+    let (popped, ()) = tokio::join!(waiting, drop_and_push);
+    assert_eq!(popped.iter().map(|m| &m["data"]).collect::<Vec<_>>(), [&json!("first")]);
+}
+
+#[tokio::test]
+async fn a_statement_timeout_of_the_login_keeps_nobody_from_being_woken() {
+    let http = sidecar().await;
+    let sql = http.sql().await;
+    http.get("/health").await.expect(200);
+    let logins = "SELECT DISTINCT usename::text FROM pg_stat_activity \
+                  WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    let login: String = sql.query_one(logins, &[]).await.unwrap().get(0);
+    sql.batch_execute(&format!("ALTER ROLE \"{login}\" SET statement_timeout = '300ms'")).await.unwrap();
+    let end_sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                        WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    sql.query(end_sessions, &[]).await.unwrap();
+    for n in 0..3 {
+        let waiting = http.pop("q", "wait=true&timeout=20000&autoAck=true");
+        let push = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            sql.execute("SELECT queen.push('q', '1')", &[]).await.unwrap();
+        };
+        let (popped, ()) = tokio::join!(waiting, push);
+        assert_eq!(popped.len(), 1, "round {n}");
+    }
+    let complaints = http.log().lines().filter(|line| line.contains("cannot listen")).count();
+    assert!(complaints <= 1, "{}", http.log());
+}
