@@ -52,12 +52,12 @@ async fn a_retry_is_not_made_after_the_business_deadline() {
     let shop = shop().await;
     configure(&shop, "q", r#"{"deadlines": true, "retryLimit": 9}"#).await;
     let deadline =
-        "to_char((clock_timestamp() + interval '1 s') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+        "to_char((clock_timestamp() + interval '4 s') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
     let headers = format!("jsonb_build_object('x-deadline', {deadline})");
     shop.run(&format!("SELECT queen.push('q', '1', transaction_id => 'offer', headers => {headers})")).await;
     let message = next(&shop, "q").await;
     assert!(!nack(&shop, &message, "busy", None).await, "the budget is not spent");
-    shop.run("SELECT pg_sleep(1.1)").await;
+    shop.run("SELECT pg_sleep(4.1)").await;
     assert_eq!(pop(&shop, "q").await, None);
     let record = line(&shop, "SELECT transaction_id, reason, failure_class, attempts FROM queen.dlq()").await;
     assert_eq!(record, "offer|expired|expired|1");

@@ -222,11 +222,14 @@ async fn unapproved_expired_and_over_limit_replay_requests_are_rejected() {
     assert_eq!(refused(&shop, &format!("SELECT queen.dlq_run('{unapproved}')")).await, "QN022", "unapproved");
     assert_eq!(refused(&shop, &format!("SELECT queen.dlq_approve('{unapproved}')")).await, "QN026", "by its planner");
     // Expired before it was approved, and after.
-    let approved = plan(&shop, "orders", ", expires_in => '300 ms'").await;
-    let late = plan(&shop, "orders", ", expires_in => '300 ms'").await;
+    let approved = plan(&shop, "orders", ", expires_in => '1 hour'").await;
+    let late = plan(&shop, "orders", ", expires_in => '1 hour'").await;
     acts_as(&shop, "bob").await;
     assert_eq!(step(&shop, "dlq_approve", &approved).await, "approved");
-    shop.run("SELECT pg_sleep(0.4)").await;
+    shop.run(&format!(
+        "UPDATE queen.replay_plan SET expires_at = clock_timestamp() WHERE plan_id IN ('{approved}', '{late}')"
+    ))
+    .await;
     assert_eq!(refused(&shop, &format!("SELECT queen.dlq_run('{approved}')")).await, "QN023", "expired");
     assert_eq!(refused(&shop, &format!("SELECT queen.dlq_approve('{late}')")).await, "QN023", "expired");
     run(&shop).await;
