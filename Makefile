@@ -26,7 +26,7 @@ test: prerequisites ## all tests, each layer of tests/README.md
 	$(CARGO) xtask install $(PG_CONFIG) $(QUEEN_TEST_PROFILE)
 	$(CARGO) build -p queen-sidecar
 	$(CARGO) test --no-fail-fast --workspace --exclude queen --exclude queen-tests --exclude queen-benches
-	$(CARGO) test --no-fail-fast -p queen-tests --lib --test sql --test semantics --test docs --test races --test model --test durability --test security
+	$(CARGO) test --no-fail-fast -p queen-tests --lib --test sql --test semantics --test dead_letters --test docs --test races --test model --test durability --test security
 	$(CARGO) test --no-fail-fast -p queen-tests --test http
 	$(CARGO) test -p queen-tests --test performance -- --test-threads=1
 

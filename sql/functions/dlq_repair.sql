@@ -35,7 +35,8 @@ BEGIN
     IF payload IS NULL THEN
         RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'QN002';
     END IF;
-    SELECT (queen.dlq_payload(r.payload, r.is_encrypted)).payload_text INTO old FROM queen.dead_letter_record r
+    -- Of what was pushed; where that could not be opened, of what is stored.
+    SELECT coalesce(r.payload_hash, encode(sha256(r.payload), 'hex')) INTO old FROM queen.dead_letter_record r
      WHERE r.id = dlq_repair.dlq_id AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
        FOR UPDATE;
     IF NOT FOUND THEN
@@ -44,7 +45,7 @@ BEGIN
     verdict := queen.dlq_replay_row(dlq_repair.dlq_id, to_queue, to_partition, payload);
     PERFORM queen.dlq_audit('repaired', dlq_repair.dlq_id, NULL, NULL, (verdict -> 'detail') || jsonb_build_object(
         'reason', reason,
-        'originalPayloadHash', encode(sha256(convert_to(old, 'UTF8')), 'hex'),
+        'originalPayloadHash', old,
         'payloadHash', encode(sha256(convert_to(payload::text, 'UTF8')), 'hex')));
     RETURN (verdict - 'detail') || '{"result": "repaired"}';
 END
