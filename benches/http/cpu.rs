@@ -1,10 +1,9 @@
 //! CPU time and memory of other processes, from /proc.
 
-/// Seconds of CPU that a process and, for a PostgreSQL server, its living children have used.
+/// Seconds of CPU that a process and its children have used, those that have ended included.
 pub fn seconds(pid: u32) -> f64 {
-    let own = ticks(pid);
-    let children: f64 = children(pid).into_iter().map(ticks).sum();
-    (own + children) / 100.0
+    let living: f64 = children(pid).into_iter().map(ticks).sum();
+    (ticks(pid) + living) / 100.0
 }
 
 /// Resident bytes of a process alone.
@@ -23,5 +22,6 @@ fn ticks(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
     let field = |n: usize| rest.split_whitespace().nth(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-    field(11) + field(12)
+    // utime, stime, and the same of children that have ended.
+    field(11) + field(12) + field(13) + field(14)
 }
