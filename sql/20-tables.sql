@@ -144,6 +144,8 @@ CREATE TABLE queen.dead_letter_record (
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
 -- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
 CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
+-- Replayed messages that failed for good again, which are few: dlq_stats counts them.
+CREATE INDEX dead_letter_record_again_idx ON queen.dead_letter_record (tenant, queue, consumer_group) WHERE hops > 0;
 
 -- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
 -- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.

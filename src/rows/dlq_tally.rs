@@ -157,6 +157,8 @@ pub struct Stat {
     pub approved: i64,
     pub replayed: i64,
     pub discarded: i64,
+    /// Messages that had been replayed before.
+    pub again: i64,
     pub oldest: Option<i64>,
     pub oldest_seconds: f64,
     pub arrivals: f64,
@@ -211,10 +213,12 @@ const STATS: &str = r#"
            (g.filed / w.minutes)::double precision, (g.net / w.minutes)::double precision,
            (g.exhausted::numeric / nullif(g.filed, 0))::double precision, coalesce(t.list, '[]'),
            coalesce(q.options::json ->> 'owner', ''), coalesce(q.options::json ->> 'runbook', ''),
-           coalesce(q.options::json ->> 'severity', ''), g.rows, g.kinds
+           coalesce(q.options::json ->> 'severity', ''), g.rows, g.kinds, a.n
       FROM groups g
      CROSS JOIN clock c
      CROSS JOIN LATERAL (SELECT extract(epoch FROM c.now - c.since) / 60 AS minutes) w
+     CROSS JOIN LATERAL (SELECT count(*) AS n FROM queen.dead_letter_record r
+                          WHERE r.tenant = $1 AND r.queue = g.queue AND r.consumer_group = g.consumer_group AND r.hops > 0) a
       LEFT JOIN top t ON t.queue = g.queue AND t.consumer_group = g.consumer_group
       LEFT JOIN oldest o ON o.queue = g.queue AND o.consumer_group = g.consumer_group
       LEFT JOIN queen.queue q ON q.tenant = $1 AND q.name = g.queue
@@ -238,6 +242,7 @@ pub fn stats(tenant: u128, queue: Option<&str>, group: Option<&str>, minutes: i3
                     approved: row[4].value()?.unwrap_or_default(),
                     replayed: row[5].value()?.unwrap_or_default(),
                     discarded: row[6].value()?.unwrap_or_default(),
+                    again: row[18].value()?.unwrap_or_default(),
                     oldest: row[7].value::<TimestampWithTimeZone>()?.map(i64::from),
                     oldest_seconds: row[8].value()?.unwrap_or_default(),
                     arrivals: row[9].value()?.unwrap_or_default(),
