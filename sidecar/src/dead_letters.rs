@@ -21,7 +21,8 @@ pub const LIST: Statement = Statement {
     ],
 };
 /// One record with what happened to it.
-pub const RECORD: Statement = Statement { sql: include_str!("../sql/dlq_record.sql"), types: &[Type::UUID, Type::BOOL] };
+pub const RECORD: Statement =
+    Statement { sql: include_str!("../sql/dlq_record.sql"), types: &[Type::UUID, Type::BOOL] };
 /// Figures by queue and consumer group.
 pub const STATS: Statement =
     Statement { sql: include_str!("../sql/dlq_stats.sql"), types: &[Type::TEXT, Type::TEXT, Type::INT4] };
@@ -31,7 +32,8 @@ pub const EVENTS: Statement = Statement {
     types: &[Type::TEXT, Type::UUID, Type::UUID, Type::INT8, Type::INT4],
 };
 /// The plans, newest first.
-pub const PLANS: Statement = Statement { sql: include_str!("../sql/replay_plans.sql"), types: &[Type::TEXT, Type::INT4] };
+pub const PLANS: Statement =
+    Statement { sql: include_str!("../sql/replay_plans.sql"), types: &[Type::TEXT, Type::INT4] };
 /// How far a plan is.
 pub const PLAN: Statement = Statement { sql: "SELECT queen.dlq_plan_status($1)::text", types: &[Type::UUID] };
 /// A new plan. What is absent is what `dlq_plan` takes when it is left out.
@@ -73,10 +75,8 @@ pub const REPAIR: Statement = Statement {
     types: &[Type::UUID, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 /// Decides against a replay: records, cause, note. Answers how many.
-pub const DISCARD: Statement = Statement {
-    sql: "SELECT queen.dlq_discard($1, $2, $3)::text",
-    types: &[Type::UUID_ARRAY, Type::TEXT, Type::TEXT],
-};
+pub const DISCARD: Statement =
+    Statement { sql: "SELECT queen.dlq_discard($1, $2, $3)::text", types: &[Type::UUID_ARRAY, Type::TEXT, Type::TEXT] };
 
 /// Whether this state of the database says that a value given could not be read: a time, an interval, a number, JSON or a
 /// JSON path.

@@ -12,13 +12,17 @@ const GAUGES: [Gauge; 10] = [
     ("queen_dlq_approved", "Dead letters approved for a replay.", |g| Some(g.approved as f64)),
     ("queen_dlq_replayed", "Records kept of dead letters that were replayed.", |g| Some(g.replayed as f64)),
     ("queen_dlq_discarded", "Records kept of dead letters that were discarded.", |g| Some(g.discarded as f64)),
-    ("queen_dlq_oldest_pending_age_seconds", "Age of the oldest pending or approved dead letter, 0 without one.", |g| {
-        Some(g.oldest_pending_seconds)
-    }),
+    (
+        "queen_dlq_oldest_pending_age_seconds",
+        "Age of the oldest pending or approved dead letter, 0 without one.",
+        |g| Some(g.oldest_pending_seconds),
+    ),
     ("queen_dlq_arrivals_per_minute", "New dead letters a minute, over ten minutes.", |g| Some(g.arrivals_per_minute)),
-    ("queen_dlq_net_growth_per_minute", "By how much pending and approved ones grew a minute, over ten minutes.", |g| {
-        Some(g.net_per_minute)
-    }),
+    (
+        "queen_dlq_net_growth_per_minute",
+        "By how much pending and approved ones grew a minute, over ten minutes.",
+        |g| Some(g.net_per_minute),
+    ),
     ("queen_dlq_exhaustion_rate", "Share of new dead letters whose retries were spent, over ten minutes.", |g| {
         g.exhaustion_rate
     }),
@@ -39,7 +43,8 @@ pub fn families(answer: &Answer, text: &mut Exposition) {
             family.value(&[("queue", &group.queue), ("group", &group.consumer_group)], value);
         }
     }
-    let help = "Pending and approved dead letters with the same failure, of the five most frequent failures of a group.";
+    let help =
+        "Pending and approved dead letters with the same failure, of the five most frequent failures of a group.";
     let mut family = text.family("queen_dlq_fingerprint", Kind::Gauge, help);
     for group in &answer.groups {
         for f in &group.top_fingerprints {
@@ -61,8 +66,11 @@ pub fn families(answer: &Answer, text: &mut Exposition) {
         ("gone", replays.gone),
         ("refused", replays.refused),
     ];
-    let mut family =
-        text.family("queen_dlq_replays_total", Kind::Counter, "Records that replay plans came to, by what came of them.");
+    let mut family = text.family(
+        "queen_dlq_replays_total",
+        Kind::Counter,
+        "Records that replay plans came to, by what came of them.",
+    );
     for (result, count) in results {
         family.value(&[("result", result)], count as f64);
     }

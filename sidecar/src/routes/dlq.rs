@@ -48,7 +48,12 @@ async fn purge(
         })));
     };
     let group = text_param(&params, "consumerGroup");
-    let deleted: i64 = app.database.act(caller.tenant, caller.subject.as_deref(), PURGE, &[&queue, &group]).await?.parse().unwrap_or(0);
+    let deleted: i64 = app
+        .database
+        .act(caller.tenant, caller.subject.as_deref(), PURGE, &[&queue, &group])
+        .await?
+        .parse()
+        .unwrap_or(0);
     let body = value!({ "success": true, "deleted": deleted, "queue": queue, "consumerGroup": group });
     Ok(json(StatusCode::OK, body.to_string()))
 }

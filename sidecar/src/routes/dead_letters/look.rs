@@ -73,7 +73,8 @@ async fn events(
     Extension(caller): Extension<Caller>,
     Query(params): Query<Params>,
 ) -> Result<Response, Problem> {
-    let (queue, plan, record) = (text_param(&params, "queue"), id_param(&params, "planId")?, id_param(&params, "dlqId")?);
+    let (queue, plan, record) =
+        (text_param(&params, "queue"), id_param(&params, "planId")?, id_param(&params, "dlqId")?);
     let (after, limit) = (number_param::<i64>(&params, "after")?.unwrap_or(0), limit(&params)?);
     super::look(&app, &caller, EVENTS, &[&queue, &plan, &record, &after, &limit]).await
 }

@@ -42,12 +42,7 @@ async fn act(
 }
 
 /// Answers the JSON of a query.
-async fn look(
-    app: &Shared,
-    caller: &Caller,
-    statement: Statement,
-    params: &[Param<'_>],
-) -> Result<Response, Problem> {
+async fn look(app: &Shared, caller: &Caller, statement: Statement, params: &[Param<'_>]) -> Result<Response, Problem> {
     let answer = app.database.look(caller.tenant, statement, params).await;
     Ok(super::json(StatusCode::OK, answer.map_err(problem)?))
 }
