@@ -171,7 +171,7 @@ COMMENT ON COLUMN queen.dlq_stat.net_per_minute IS 'By how much pending and appr
 COMMENT ON COLUMN queen.dlq_stat.exhaustion_rate IS 'Of the records made in that time, the share whose retries were spent; NULL if none was made.';
 COMMENT ON COLUMN queen.dlq_stat.top_fingerprints IS 'The five most frequent failures of the pending and approved records: fingerprint, class, code, count.';
 COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Records kept of messages that were replayed, less replays_failed_again; not below 0.';
-COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Records, whatever their status, of messages that had been replayed before.';
+COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Records ever made of messages that had been replayed before.';
 COMMENT ON COLUMN queen.dlq_stat.owner IS 'Queue option owner.';
 COMMENT ON COLUMN queen.dlq_stat.runbook IS 'Queue option runbook.';
 COMMENT ON COLUMN queen.dlq_stat.severity IS 'Queue option severity.';

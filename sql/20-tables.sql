@@ -144,8 +144,6 @@ CREATE TABLE queen.dead_letter_record (
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
 -- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
 CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
--- Replayed messages that failed for good again, which are few: dlq_stats counts them.
-CREATE INDEX dead_letter_record_again_idx ON queen.dead_letter_record (tenant, queue, consumer_group) WHERE hops > 0;
 
 -- How many dead letters there are of each kind and status: the sum of n. Every change adds a row; filing does it itself, a
 -- trigger does it for updates and deletions. maintain(), and readers that meet many, fold them.
@@ -161,7 +159,8 @@ CREATE TABLE queen.dlq_tally (
     minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
     filed          bigint NOT NULL,        -- of them, records made
     exhausted      bigint NOT NULL,        -- of those, because the retries were spent
-    n              bigint NOT NULL
+    n              bigint NOT NULL,
+    again          bigint NOT NULL DEFAULT 0 -- of the records made, those of messages that had been replayed before
 ) USING heap;
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
 

@@ -29,7 +29,7 @@ const GAUGES: [Gauge; 10] = [
     ("queen_dlq_replays_ok", "Replayed messages that have not failed for good again.", |g| {
         g.replays_ok.map(|n| n as f64)
     }),
-    ("queen_dlq_replays_failed_again", "Dead letters of messages that had been replayed before.", |g| {
+    ("queen_dlq_replays_failed_again", "Dead letters ever made of messages that had been replayed before.", |g| {
         g.replays_failed_again.map(|n| n as f64)
     }),
 ];
