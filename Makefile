@@ -56,6 +56,7 @@ fmt: ## format the Rust code, and write the schema that is kept in the tree
 
 install: prerequisites ## release build of the extension into the PostgreSQL of PG_CONFIG (honours DESTDIR)
 	$(CARGO) xtask install $(PG_CONFIG) release
+	@echo "The HTTP server is a program apart: cargo build --release -p queen-sidecar makes target/release/queen."
 
 package: prerequisites ## release build of extension and HTTP server as .tar.gz and .deb in target/package/
 	$(CARGO) xtask package $(PG_CONFIG)

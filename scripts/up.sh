@@ -21,6 +21,17 @@ if ! server test -e "$folder/data/PG_VERSION"; then
 fi
 { mkdir -p "$root/target" && ln -sfn "$folder" "$root/target/cluster"; } 2>/dev/null || true
 
+# Whether a port that something of ours is not on already can be had: before that is stopped for it.
+need_port() {
+    (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || return 0
+    echo "port $1 is taken: $2=… chooses another. What runs was left as it is." >&2
+    exit 1
+}
+running_port=$(is_up "$folder" && server cut -d ' ' -f 1 "$folder/started" || true)
+if [ "$running_port" != "$port" ]; then need_port "$port" QUEEN_PGPORT; fi
+running_http_port=$([ -z "$(sidecar_pid "$folder")" ] || server cut -d ' ' -f 1 "$folder/started-http" 2>/dev/null || true)
+if [ "$running_http_port" != "$http_port" ]; then need_port "$http_port" QUEEN_HTTP_PORT; fi
+
 if is_up "$folder" && [ "$(server cat "$folder/started")" != "$port $build" ]; then
     echo "restarting PostgreSQL: the port or the library is another one"
     stop_sidecar "$folder"

@@ -20,7 +20,38 @@ pub fn object<'a, const N: usize>(
     body: &'a str,
     names: &'static [&'static str; N],
 ) -> Result<[Option<&'a str>; N], Problem> {
-    payload::read_object(body, names).map(|fields| fields.map(payload::not_null)).map_err(bad)
+    let read = payload::read_object(body, names).map(|fields| fields.map(payload::not_null));
+    read.map_err(|error| {
+        if body.trim_start().starts_with('{') {
+            return bad(error);
+        }
+        check(body).err().unwrap_or_else(|| no_object(names.iter().copied().find(|name| LISTS.contains(name))))
+    })
+}
+
+/// Keys of a body that hold a list: it is often sent in the place of the body.
+const LISTS: [&str; 2] = ["items", "acknowledgments"];
+
+/// 400 unless it is one JSON value.
+///
+/// # Errors
+/// As described.
+pub fn check(body: &str) -> Result<(), Problem> {
+    if body.trim().is_empty() {
+        return Err(Problem::bad_body("the body is empty"));
+    }
+    payload::check_json(body, usize::MAX).map_err(|error| match error {
+        PayloadError::NotJson { problem } => Problem::bad_body(format!("not JSON: {problem}")),
+        other => bad(other),
+    })
+}
+
+/// 400 for another kind of value than an object; `list` is the key that most of it is in.
+pub fn no_object(list: Option<&str>) -> Problem {
+    Problem::bad_body(match list {
+        Some(list) => format!("the body must be an object {{\"{list}\": […]}}"),
+        None => "the body must be an object".to_owned(),
+    })
 }
 
 /// As [`object`]; no body at all is an empty object.
@@ -46,7 +77,9 @@ pub fn string(raw: Option<&str>, name: &str) -> Result<Option<String>, Problem> 
     .transpose()
 }
 
-/// 400 for what queen-core refused.
+/// 400 for what queen-core refused. Which list an item is of goes without saying here.
 pub fn bad(error: PayloadError) -> Problem {
-    Problem::bad_body(error)
+    let text = error.to_string();
+    let item = text.strip_prefix("push ").or(text.strip_prefix("ack ")).filter(|rest| rest.starts_with("item "));
+    Problem::bad_body(item.unwrap_or(&text))
 }

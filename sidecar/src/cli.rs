@@ -38,3 +38,14 @@ impl Cli {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_database_url_is_as_good_as_none() {
+        let refused = Cli::try_parse_from(["queen", "serve", "--database-url", ""]).unwrap_err();
+        assert!(refused.to_string().contains("--database-url"), "{refused}");
+    }
+}

@@ -18,12 +18,12 @@ pub enum LogFormat {
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Where the database is: postgresql://user:password@host:port/database
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub database_url: String,
     /// Connections to the database at most; one more listens for commits
     #[arg(long, env = "QUEEN_POOL_SIZE", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=1000))]
     pub pool_size: u16,
-    /// Prepare statements once a connection; false for PgBouncer in transaction mode before 1.21
+    /// Prepare statements once a connection; false for PgBouncer that does not follow prepared statements
     #[arg(long, env = "QUEEN_PREPARED_STATEMENTS", default_value_t = true, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
     pub prepared_statements: bool,
     /// Address to listen on

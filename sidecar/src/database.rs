@@ -5,20 +5,28 @@
 //! without them. Nothing is set for a session: what a call needs besides (a tenant, a time limit) is set for its
 //! transaction.
 
+mod fitness;
+mod place;
 mod tls;
+mod trouble;
 
 use crate::config::Config;
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use fitness::{Fitness, Noticed};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::error::DbError;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use trouble::Troubles;
 
 /// How long a call waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Between looks at a database that cannot be worked with yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a query of the administration may take.
 const LOOK_TIMEOUT: &str = "30s";
 
@@ -53,6 +61,16 @@ pub struct Database {
     config: Arc<tokio_postgres::Config>,
     tls: Option<MakeRustlsConnect>,
     prepare: bool,
+    told: Arc<Told>,
+}
+
+/// What the log tells about the database.
+#[derive(Debug)]
+struct Told {
+    /// `host:port/database`.
+    place: String,
+    noticed: Noticed,
+    troubles: Troubles,
 }
 
 /// A statement as it will be sent.
@@ -91,7 +109,8 @@ impl Database {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|_| "cannot build the connection pool".to_owned())?;
-        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements })
+        let told = Told { place: place::shown(&pg), noticed: Noticed::default(), troubles: Troubles::default() };
+        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements, told: Arc::new(told) })
     }
 
     /// Calls a function for a tenant and answers its text.
@@ -102,7 +121,10 @@ impl Database {
         let row = if tenant == Tenant::default() {
             let client = self.client().await?;
             let ready = self.ready(&client, statement).await?;
-            ready.run(&client, params).await.map_err(failed)?
+            let call = UnderWay::new(client, Then::Pool);
+            let row = ready.run(call.client()?, params).await;
+            call.ended();
+            row.map_err(failed)?
         } else {
             self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
         };
@@ -162,7 +184,7 @@ impl Database {
     ) -> Result<Option<Row>, CallError> {
         let client = self.client().await?;
         let (set, ready) = (self.ready(&client, settings).await?, self.ready(&client, statement).await?);
-        let open = InTransaction(Some(client));
+        let open = UnderWay::new(client, Then::Close);
         let client = open.client()?;
         let (begun, set, row, ended) = tokio::join!(
             client.batch_execute("BEGIN"),
@@ -195,12 +217,36 @@ impl Database {
         matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Some(_)))
     }
 
+    /// Whether calls can work, and if not, why. What is new about that is logged.
+    pub async fn fitness(&self) -> Fitness {
+        let look = async {
+            let client = self.client().await.ok()?;
+            let row = client.query_typed_one(fitness::LOOK, &[]).await.ok()?;
+            Fitness::read(&row)
+        };
+        let fitness = tokio::time::timeout(PATIENCE, look).await.ok().flatten().unwrap_or_default();
+        self.told.noticed.notice(&fitness, &self.told.place);
+        fitness
+    }
+
+    /// Connects, and looks until calls can work: so that the log tells why they cannot, before anybody asks.
+    pub async fn greet(self) {
+        while !self.fitness().await.is_fit() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Logs what failed and why, without filling the log.
+    pub fn report(&self, what: &'static str, error: &tokio_postgres::Error) {
+        self.told.troubles.report(what, &self.told.place, &trouble::of_driver(error));
+    }
+
     /// A connection of its own, outside the pool, for a call that waits. Ends when the client is dropped.
     ///
     /// # Errors
-    /// `NoConnection`.
-    pub async fn connect(&self) -> Result<tokio_postgres::Client, CallError> {
-        connect(&self.config, self.tls.as_ref()).await.map_err(|_| CallError::NoConnection)
+    /// The driver's.
+    pub async fn connect(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+        connect(&self.config, self.tls.as_ref()).await
     }
 
     /// Connections: how many there are, are idle, and how many calls wait for one.
@@ -211,7 +257,8 @@ impl Database {
 
     async fn client(&self) -> Result<Object, CallError> {
         self.pool.get().await.map_err(|error| {
-            tracing::warn!(error = %error_text(&error), "no database connection");
+            let cause = trouble::of_pool(&error);
+            self.told.troubles.report("no database connection", &self.told.place, &cause);
             CallError::NoConnection
         })
     }
@@ -222,9 +269,7 @@ impl Database {
 /// # Errors
 /// A sentence, when the URL cannot be read.
 pub fn settings(url: &str, name: &str) -> Result<(tokio_postgres::Config, Option<MakeRustlsConnect>), String> {
-    // The driver's error could quote the URL, and with it the password.
-    let mut pg: tokio_postgres::Config =
-        url.parse().map_err(|_| "DATABASE_URL is not a PostgreSQL connection string".to_owned())?;
+    let mut pg = place::read(url)?;
     if pg.get_application_name().is_none() {
         pg.application_name(name);
     }
@@ -262,24 +307,52 @@ pub async fn connect(
     Ok(client)
 }
 
-/// A pooled connection inside a transaction: closed, not pooled, when its call is dropped halfway.
-struct InTransaction(Option<Object>);
+/// A pooled connection with a call under way. When the call is dropped halfway, because its client left, the connection
+/// stays taken until the database has answered: in the pool, it would make whoever gets it next wait for that, too; and
+/// outside, clients that come and leave could open any number of them.
+struct UnderWay {
+    connection: Option<Object>,
+    then: Then,
+}
 
-impl InTransaction {
-    fn client(&self) -> Result<&Object, CallError> {
-        self.0.as_ref().ok_or(CallError::NoConnection)
+/// What becomes of a connection whose call was dropped, once the database has answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Back into the pool.
+    Pool,
+    /// It may be inside a transaction.
+    Close,
+}
+
+impl UnderWay {
+    fn new(connection: Object, then: Then) -> UnderWay {
+        UnderWay { connection: Some(connection), then }
     }
 
-    /// The transaction has ended: back into the pool.
+    fn client(&self) -> Result<&Object, CallError> {
+        self.connection.as_ref().ok_or(CallError::NoConnection)
+    }
+
+    /// The call has been answered: back into the pool.
     fn ended(mut self) {
-        drop(self.0.take());
+        drop(self.connection.take());
     }
 }
 
-impl Drop for InTransaction {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
-            drop(Object::take(object));
+        let Some(connection) = self.connection.take() else { return };
+        let then = self.then;
+        let rest = async move {
+            // Answered after all that was sent before.
+            _ = connection.simple_query("").await;
+            if then == Then::Close {
+                drop(Object::take(connection));
+            }
+        };
+        // Without a runtime the server has ended.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(rest);
         }
     }
 }
@@ -293,16 +366,19 @@ pub fn failed(error: tokio_postgres::Error) -> CallError {
     match error.as_db_error() {
         // The server goes away: 57P01 to 57P03 end the session.
         Some(db) if matches!(db.code().code(), "57P01" | "57P02" | "57P03") => CallError::Lost,
-        Some(db) => CallError::Refused { state: db.code().code().to_owned(), message: db.message().to_owned() },
+        Some(db) => CallError::Refused { state: db.code().code().to_owned(), message: sentence(db) },
         None => CallError::Lost,
     }
 }
 
-fn error_text(error: &deadpool_postgres::PoolError) -> String {
-    match error {
-        deadpool_postgres::PoolError::Backend(e) => {
-            e.as_db_error().map_or_else(|| e.to_string(), |db| db.message().to_owned())
-        }
-        other => other.to_string(),
+/// The database's sentence; where the extension or the role is missing, what to do about it before that.
+fn sentence(error: &DbError) -> String {
+    let message = error.message();
+    match (error.code().code(), error.routine()) {
+        // Calls name one schema.
+        ("3F000", _) => format!("{} ({message})", fitness::NO_EXTENSION),
+        // PostgreSQL's own check of grants, by whatever name it calls that in its language.
+        ("42501", Some("aclcheck_error")) => format!("{} ({message})", fitness::NO_ROLE),
+        _ => message.to_owned(),
     }
 }

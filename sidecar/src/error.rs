@@ -55,9 +55,17 @@ impl Problem {
     }
 }
 
+/// The sentence of a [`Problem`], beside its answer: for the log.
+#[derive(Clone, Debug)]
+pub struct Said(pub String);
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, [(header::CONTENT_TYPE, "application/json")], self.body.to_string()).into_response()
+        let said = Said(self.text().to_owned());
+        let mut response =
+            (self.status, [(header::CONTENT_TYPE, "application/json")], self.body.to_string()).into_response();
+        response.extensions_mut().insert(said);
+        response
     }
 }
 

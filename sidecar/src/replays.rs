@@ -39,7 +39,7 @@ async fn run(database: &Database) -> Result<(), CallError> {
         return Ok(());
     }
     // A connection of its own: the pool's are for short calls.
-    let client = database.connect().await?;
+    let client = database.connect().await.map_err(|_| CallError::NoConnection)?;
     client.simple_query(RUN).await.map_err(crate::database::failed)?;
     Ok(())
 }

@@ -15,11 +15,15 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Time that a connection which has not asked anything yet has to do so when the server ends.
 const FIRST_WORD: Duration = Duration::from_millis(500);
@@ -41,7 +45,7 @@ pub fn run(config: Config) -> Result<(), String> {
 }
 
 fn log(config: &Config) -> Result<(), String> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("QUEEN_LOG: {e}"))?;
+    let filter = log_filter(&config.log)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let set = match config.log_format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
@@ -49,6 +53,22 @@ fn log(config: &Config) -> Result<(), String> {
     };
     set.map_err(|e| e.to_string())
 }
+
+/// What is logged: a level, or a level for a part of the program.
+fn log_filter(text: &str) -> Result<EnvFilter, String> {
+    // A word alone would be taken for a part of the program, of which everything is logged, and nothing of the rest.
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let words = || text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let wrong = words().find(|word| !word.contains(['=', '[']) && !is_level(word));
+    match (wrong, EnvFilter::try_new(text)) {
+        (None, Ok(filter)) => Ok(filter),
+        (Some(word), _) => Err(format!("QUEEN_LOG: {word} is not a level: {LEVELS}")),
+        (None, Err(_)) => Err(format!("QUEEN_LOG cannot be read: {LEVELS}")),
+    }
+}
+
+const LEVELS: &str = "the levels are error, warn, info, debug, trace and off; one for a part of the program is \
+                      queen_sidecar=debug";
 
 /// The parts, put together.
 ///
@@ -59,13 +79,16 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     let database = Database::new(&config)?;
     let metrics = Arc::new(Metrics::default());
     let (pushes, acks) = (usize::from(config.pushes_in_flight), usize::from(config.acks_in_flight));
+    // Of each line, this many calls that wait for something in the database do not hold up the others.
+    let slow = usize::from(config.pool_size) / 4;
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
     let polls = Polls::new(database.clone(), metrics.clone(), pops);
+    tokio::spawn(database.clone().greet());
     tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
     Ok(Arc::new(App {
-        pushes: Line::new(database.clone(), metrics.clone(), pushes),
-        acks: Line::new(database.clone(), metrics.clone(), acks),
+        pushes: Line::new(database.clone(), metrics.clone(), pushes, slow),
+        acks: Line::new(database.clone(), metrics.clone(), acks, slow),
         polls,
         auth: Auth::new(&config.auth)?,
         maintenance: Maintenance::new(&config.buffer_dir, database.clone()),
@@ -78,8 +101,8 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
 }
 
 async fn serve(config: Config) -> Result<(), String> {
-    let address = (config.bind, config.port);
-    let listener = TcpListener::bind(address).await.map_err(|e| format!("cannot listen on {address:?}: {e}"))?;
+    let address = SocketAddr::new(config.bind, config.port);
+    let listener = TcpListener::bind(address).await.map_err(|e| cannot_listen(address, &e))?;
     let local = listener.local_addr().map_err(|e| e.to_string())?;
     let (patience, drain) =
         (Duration::from_secs(config.client_timeout_seconds), Duration::from_secs(config.drain_seconds));
@@ -140,6 +163,13 @@ async fn serve(config: Config) -> Result<(), String> {
     Ok(())
 }
 
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => format!("cannot listen on {address}: Address already in use; PORT=… chooses another"),
+        _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
 /// How many clients there is room for: what is allowed, unless the system allows less files.
 fn connections_possible(config: &Config) -> usize {
     // Beside the clients: the database's connections, the buffer's files, and what a process has anyway.
@@ -192,5 +222,21 @@ async fn told_to_end() {
             }
         }
         _ => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for good in ["info", "WARN", "off", "queen_sidecar=debug,warn", "info,hyper=error", "queen_sidecar=trace"] {
+            assert!(log_filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "verbose", "info,loud", "queen_sidecar=loud"] {
+            let told = log_filter(bad).unwrap_err();
+            assert!(told.contains("error, warn, info, debug, trace"), "{bad}: {told}");
+        }
     }
 }

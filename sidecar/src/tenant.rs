@@ -21,10 +21,15 @@ impl Tenant {
     /// The tenant of a request. Without the header, or with an empty one, it is the default tenant.
     ///
     /// # Errors
-    /// 400: the header is not a UUID in its 36-character form.
+    /// 400: the header is not a UUID in its 36-character form, or is there twice.
     pub fn of(headers: &HeaderMap) -> Result<Tenant, Problem> {
-        let Some(value) = headers.get(HEADER) else { return Ok(Tenant::default()) };
+        let mut values = headers.get_all(HEADER).iter();
+        let Some(value) = values.next() else { return Ok(Tenant::default()) };
         let refused = || Problem::bad_request("invalid x-queen-tenant header (must be a UUID)");
+        // Of two, one may be the client's own, beside that of a proxy that only adds.
+        if values.next().is_some() {
+            return Err(refused());
+        }
         let text = value.to_str().map_err(|_| refused())?.trim();
         match text.len() {
             0 => Ok(Tenant::default()),
@@ -55,6 +60,15 @@ mod tests {
     fn a_uuid_in_any_case_and_with_spaces_around() {
         let wanted = Tenant(Uuid::from_u128(0xaaaa_0000_0000_0000_0000_0000_0000_000f));
         assert_eq!(of(" AAAA0000-0000-0000-0000-00000000000F ").ok(), Some(wanted));
+    }
+
+    #[test]
+    fn two_headers_are_refused_even_if_they_agree() {
+        let mut headers = HeaderMap::new();
+        for _ in 0..2 {
+            headers.append(HEADER, "aaaa0000-0000-0000-0000-00000000000f".parse().unwrap());
+        }
+        assert!(Tenant::of(&headers).is_err());
     }
 
     #[test]

@@ -1210,6 +1210,8 @@ BEGIN
            approved_digest = r.digest
      WHERE r.plan_id = p.plan_id;
     PERFORM queen.dlq_audit('plan_approved', NULL, p.plan_id, NULL, jsonb_build_object('note', note, 'digest', p.digest));
+    PERFORM FROM queen.dead_letter_record r
+      WHERE r.id IN (SELECT i.dlq_id FROM queen.replay_item i WHERE i.plan_id = p.plan_id) ORDER BY r.id FOR UPDATE;
     WITH approved AS (
         UPDATE queen.dead_letter_record r SET status = 'approved'
           FROM queen.replay_item i
@@ -1401,6 +1403,8 @@ BEGIN
     IF btrim(coalesce(note, '')) = '' THEN
         RAISE EXCEPTION 'note must not be blank' USING ERRCODE = '22023';
     END IF;
+    PERFORM FROM queen.dead_letter_record r
+      WHERE r.id = ANY (ids) AND r.tenant = queen.current_tenant() ORDER BY r.id FOR UPDATE;
     WITH discarded AS (
         UPDATE queen.dead_letter_record r SET status = 'discarded'
          WHERE r.id = ANY (ids) AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
@@ -1603,10 +1607,11 @@ GRANT EXECUTE ON FUNCTION queen.dlq_list_json(text, text, text, text, text, text
 --   to_queue      Queue to move it to, created if missing; by default its own.
 --   to_partition  Partition to move it to, created if missing; by default its own.
 -- Result: {"result", "queue", "partition", "consumerGroup", "dlqId", "originalTransactionId", "messageId",
---         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record)
---         or redacted (the record is, and the log has lost the message: it is kept).
--- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched).
--- Tables: queen.dead_letter_record (deleted from), and as push_batch.
+--         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record, or decided on) or
+--         redacted (record kept: its payload is redacted and the log has lost the message).
+-- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched); QN022 (the
+--         queue has requireApproval, and the record is not approved).
+-- Tables: queen.dead_letter_record (deleted from), queen.dlq_event (written), and as push_batch.
 -- Locks: The record, then the partition pushed to, until the transaction ends.
 CREATE FUNCTION queen.dlq_move_v1(dlq_id uuid, to_queue text DEFAULT NULL, to_partition text DEFAULT NULL)
     RETURNS jsonb
@@ -2275,8 +2280,9 @@ GRANT EXECUTE ON FUNCTION queen.drop_queue(text) TO queen_admin, queen_sidecar;
 --            is __QUEUE_MODE__, a partition that is null is any. Names are compared as they are.
 -- Result: A JSON array with one element a watch, in order: 0: now; n: not before n milliseconds have passed (the end of
 --         a lease, of delayedProcessing or of windowBuffer; or, where far ones are dear to find, when to ask again);
---         null: nothing is known that time alone would bring. 0 where it is unsure; null for a queue or partition that
---         there is not.
+--         null: nothing is known that time alone would bring. 0 also where it is unsure, and for a group that
+--         has not subscribed or a queue that does not exist: the pop would see to that. null for a partition that does not
+--         exist.
 -- Errors: 22023 (watches is NULL or not such an array).
 -- Tables: queen.queue, queen.subscription, queen.ready, queen.partition, queen.cursor, queen.segment, queen.trimmed
 --         (read).
@@ -3015,9 +3021,10 @@ GRANT EXECUTE ON FUNCTION queen.renew_lease_json(uuid, int) TO queen_sidecar;
 
 -- queen.replay_batch: move what the running plans' rates allow now. Internal, granted to nobody.
 --
--- One batch of each plan, at most a tenth of a second of messages, in the caller's transaction: a message and what the
--- plan says of it are committed together, so a crash loses or repeats nothing. A plan that another session works on is
--- left to it, so two runners do not double its rate.
+-- One batch of the plan that is due first, at most a tenth of a second of messages, in the caller's transaction: a message
+-- and what the plan says of it are committed together, so a crash loses or repeats nothing. A plan that another session
+-- works on is left to it, so two runners do not double its rate. Records are locked first and by id, then partitions in
+-- the global order: a batch deadlocks with no other call of the broker.
 --
 -- The pace. Message n is due at start + n / rate. A runner that comes late finds several due; what it is behind is made
 -- up for, at 6 % above the rate at most, counted over every second (over ten messages' time where that is longer). More
@@ -3099,8 +3106,14 @@ BEGIN
                              floor(above * p.rate * extract(epoch FROM span))::int - used) END;
         many := greatest(0, least(many, upto - p.next_n));
 
-        FOR item IN SELECT i.n, i.dlq_id, i.consumer_group FROM queen.replay_item i
-                     WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many ORDER BY i.n
+        PERFORM FROM queen.dead_letter_record r
+          WHERE r.id IN (SELECT i.dlq_id FROM queen.replay_item i
+                          WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many)
+          ORDER BY r.id FOR UPDATE;
+        FOR item IN SELECT i.n, i.dlq_id, i.consumer_group, r.queue
+                      FROM queen.replay_item i LEFT JOIN queen.dead_letter_record r ON r.id = i.dlq_id
+                     WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many
+                     ORDER BY coalesce(p.to_queue, r.queue), coalesce(p.to_partition, r.partition), i.n
         LOOP
             verdict := NULL;
             BEGIN
@@ -3122,7 +3135,7 @@ BEGIN
              WHERE i.plan_id = p.plan_id AND i.n = item.n;
             INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
             SELECT p.tenant, p.started_by, 'replay_' || outcome, item.dlq_id, p.plan_id,
-                   (SELECT r.queue FROM queen.dead_letter_record r WHERE r.id = item.dlq_id), item.consumer_group,
+                   item.queue, item.consumer_group,
                    coalesce(verdict -> 'detail', jsonb_strip_nulls(jsonb_build_object('error', message)));
             CASE outcome
                 WHEN 'moved' THEN p.moved := p.moved + 1;
@@ -3137,7 +3150,7 @@ BEGIN
             p.next_n := p.next_n + many;
             p.due_at := p.due_at + make_interval(secs => (many / p.rate)::float);
             -- Where messages are further apart than a slot, so are batches, also while making up for time.
-            p.next_at := t + make_interval(secs => greatest(0, (many / (above * p.rate))::float - slot));
+            p.next_at := t + greatest(tick, make_interval(secs => (many / (above * p.rate))::float - slot));
             p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || t;
             p.recent_n := ARRAY(SELECT p.recent_n[i] FROM unnest(kept) i) || many;
             handled := handled + many;
@@ -3157,8 +3170,16 @@ BEGIN
             VALUES (p.tenant, p.started_by, 'plan_canary_done', p.plan_id, jsonb_build_object('records', upto));
             wait_ms := least(wait_ms, CASE WHEN p.auto_widen THEN 20 END);
         ELSE
-            next := greatest(p.due_at, p.next_at, clock_timestamp() + tick);
-            wait_ms := least(wait_ms, ceil(extract(epoch FROM next - clock_timestamp()) * 1000));
+            next := greatest(p.due_at, p.next_at, t + tick);
+            wait_ms := least(wait_ms, greatest(1, ceil(extract(epoch FROM next - clock_timestamp()) * 1000)));
+        END IF;
+        IF many > 0 THEN
+            -- Others have their turn in a transaction of their own.
+            wait_ms := CASE WHEN EXISTS (
+                SELECT FROM queen.replay_plan r
+                 WHERE r.state = 'running' AND r.plan_id <> p.plan_id AND r.next_at <= t
+                   AND (of_tenant IS NULL OR r.tenant = of_tenant)) THEN 1 ELSE wait_ms END;
+            EXIT;
         END IF;
     END LOOP;
     IF wait_ms IS NULL AND EXISTS (
@@ -3716,7 +3737,7 @@ GRANT EXECUTE ON PROCEDURE queen.wait(text, text, int, boolean) TO queen_consume
 -- Result: changes: a JSON object: position, for the next call, and either all: true, when it cannot tell what happened
 --         (since is no position of this start of the server, or lies too far behind), or queues: tenant and queue of
 --         each that was touched after since, each once, of all tenants, at most 1000 (the next call brings the others);
---         none after the timeout. A queue that was dropped meanwhile is left out.
+--         none after the timeout. all as well when a queue was dropped.
 -- Errors: 25001 (inside a transaction block, or called by a function); 22023 (timeout_ms below 0).
 -- Tables: queen.queue (read).
 -- Locks: None.

@@ -30,6 +30,8 @@ BEGIN
            approved_digest = r.digest
      WHERE r.plan_id = p.plan_id;
     PERFORM queen.dlq_audit('plan_approved', NULL, p.plan_id, NULL, jsonb_build_object('note', note, 'digest', p.digest));
+    PERFORM FROM queen.dead_letter_record r
+      WHERE r.id IN (SELECT i.dlq_id FROM queen.replay_item i WHERE i.plan_id = p.plan_id) ORDER BY r.id FOR UPDATE;
     WITH approved AS (
         UPDATE queen.dead_letter_record r SET status = 'approved'
           FROM queen.replay_item i

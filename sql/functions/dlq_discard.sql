@@ -28,6 +28,8 @@ BEGIN
     IF btrim(coalesce(note, '')) = '' THEN
         RAISE EXCEPTION 'note must not be blank' USING ERRCODE = '22023';
     END IF;
+    PERFORM FROM queen.dead_letter_record r
+      WHERE r.id = ANY (ids) AND r.tenant = queen.current_tenant() ORDER BY r.id FOR UPDATE;
     WITH discarded AS (
         UPDATE queen.dead_letter_record r SET status = 'discarded'
          WHERE r.id = ANY (ids) AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')

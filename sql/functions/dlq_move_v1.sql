@@ -11,10 +11,11 @@
 --   to_queue      Queue to move it to, created if missing; by default its own.
 --   to_partition  Partition to move it to, created if missing; by default its own.
 -- Result: {"result", "queue", "partition", "consumerGroup", "dlqId", "originalTransactionId", "messageId",
---         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record)
---         or redacted (the record is, and the log has lost the message: it is kept).
--- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched).
--- Tables: queen.dead_letter_record (deleted from), and as push_batch.
+--         "transactionId", "offset"}; result is moved, duplicate (record kept), gone (no such record, or decided on) or
+--         redacted (record kept: its payload is redacted and the log has lost the message).
+-- Errors: QN001 (bad name); QN009, QN010 (encrypted destination, no usable key; the record is untouched); QN022 (the
+--         queue has requireApproval, and the record is not approved).
+-- Tables: queen.dead_letter_record (deleted from), queen.dlq_event (written), and as push_batch.
 -- Locks: The record, then the partition pushed to, until the transaction ends.
 CREATE FUNCTION queen.dlq_move_v1(dlq_id uuid, to_queue text DEFAULT NULL, to_partition text DEFAULT NULL)
     RETURNS jsonb

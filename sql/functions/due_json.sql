@@ -8,8 +8,9 @@
 --            is __QUEUE_MODE__, a partition that is null is any. Names are compared as they are.
 -- Result: A JSON array with one element a watch, in order: 0: now; n: not before n milliseconds have passed (the end of
 --         a lease, of delayedProcessing or of windowBuffer; or, where far ones are dear to find, when to ask again);
---         null: nothing is known that time alone would bring. 0 where it is unsure; null for a queue or partition that
---         there is not.
+--         null: nothing is known that time alone would bring. 0 also where it is unsure, and for a group that
+--         has not subscribed or a queue that does not exist: the pop would see to that. null for a partition that does not
+--         exist.
 -- Errors: 22023 (watches is NULL or not such an array).
 -- Tables: queen.queue, queen.subscription, queen.ready, queen.partition, queen.cursor, queen.segment, queen.trimmed
 --         (read).

@@ -1,8 +1,9 @@
 -- queen.replay_batch: move what the running plans' rates allow now. Internal, granted to nobody.
 --
--- One batch of each plan, at most a tenth of a second of messages, in the caller's transaction: a message and what the
--- plan says of it are committed together, so a crash loses or repeats nothing. A plan that another session works on is
--- left to it, so two runners do not double its rate.
+-- One batch of the plan that is due first, at most a tenth of a second of messages, in the caller's transaction: a message
+-- and what the plan says of it are committed together, so a crash loses or repeats nothing. A plan that another session
+-- works on is left to it, so two runners do not double its rate. Records are locked first and by id, then partitions in
+-- the global order: a batch deadlocks with no other call of the broker.
 --
 -- The pace. Message n is due at start + n / rate. A runner that comes late finds several due; what it is behind is made
 -- up for, at 6 % above the rate at most, counted over every second (over ten messages' time where that is longer). More
@@ -84,8 +85,14 @@ BEGIN
                              floor(above * p.rate * extract(epoch FROM span))::int - used) END;
         many := greatest(0, least(many, upto - p.next_n));
 
-        FOR item IN SELECT i.n, i.dlq_id, i.consumer_group FROM queen.replay_item i
-                     WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many ORDER BY i.n
+        PERFORM FROM queen.dead_letter_record r
+          WHERE r.id IN (SELECT i.dlq_id FROM queen.replay_item i
+                          WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many)
+          ORDER BY r.id FOR UPDATE;
+        FOR item IN SELECT i.n, i.dlq_id, i.consumer_group, r.queue
+                      FROM queen.replay_item i LEFT JOIN queen.dead_letter_record r ON r.id = i.dlq_id
+                     WHERE i.plan_id = p.plan_id AND i.n >= p.next_n AND i.n < p.next_n + many
+                     ORDER BY coalesce(p.to_queue, r.queue), coalesce(p.to_partition, r.partition), i.n
         LOOP
             verdict := NULL;
             BEGIN
@@ -107,7 +114,7 @@ BEGIN
              WHERE i.plan_id = p.plan_id AND i.n = item.n;
             INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
             SELECT p.tenant, p.started_by, 'replay_' || outcome, item.dlq_id, p.plan_id,
-                   (SELECT r.queue FROM queen.dead_letter_record r WHERE r.id = item.dlq_id), item.consumer_group,
+                   item.queue, item.consumer_group,
                    coalesce(verdict -> 'detail', jsonb_strip_nulls(jsonb_build_object('error', message)));
             CASE outcome
                 WHEN 'moved' THEN p.moved := p.moved + 1;
@@ -122,7 +129,7 @@ BEGIN
             p.next_n := p.next_n + many;
             p.due_at := p.due_at + make_interval(secs => (many / p.rate)::float);
             -- Where messages are further apart than a slot, so are batches, also while making up for time.
-            p.next_at := t + make_interval(secs => greatest(0, (many / (above * p.rate))::float - slot));
+            p.next_at := t + greatest(tick, make_interval(secs => (many / (above * p.rate))::float - slot));
             p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || t;
             p.recent_n := ARRAY(SELECT p.recent_n[i] FROM unnest(kept) i) || many;
             handled := handled + many;
@@ -142,8 +149,16 @@ BEGIN
             VALUES (p.tenant, p.started_by, 'plan_canary_done', p.plan_id, jsonb_build_object('records', upto));
             wait_ms := least(wait_ms, CASE WHEN p.auto_widen THEN 20 END);
         ELSE
-            next := greatest(p.due_at, p.next_at, clock_timestamp() + tick);
-            wait_ms := least(wait_ms, ceil(extract(epoch FROM next - clock_timestamp()) * 1000));
+            next := greatest(p.due_at, p.next_at, t + tick);
+            wait_ms := least(wait_ms, greatest(1, ceil(extract(epoch FROM next - clock_timestamp()) * 1000)));
+        END IF;
+        IF many > 0 THEN
+            -- Others have their turn in a transaction of their own.
+            wait_ms := CASE WHEN EXISTS (
+                SELECT FROM queen.replay_plan r
+                 WHERE r.state = 'running' AND r.plan_id <> p.plan_id AND r.next_at <= t
+                   AND (of_tenant IS NULL OR r.tenant = of_tenant)) THEN 1 ELSE wait_ms END;
+            EXIT;
         END IF;
     END LOOP;
     IF wait_ms IS NULL AND EXISTS (

@@ -15,7 +15,7 @@
 -- Result: changes: a JSON object: position, for the next call, and either all: true, when it cannot tell what happened
 --         (since is no position of this start of the server, or lies too far behind), or queues: tenant and queue of
 --         each that was touched after since, each once, of all tenants, at most 1000 (the next call brings the others);
---         none after the timeout. A queue that was dropped meanwhile is left out.
+--         none after the timeout. all as well when a queue was dropped.
 -- Errors: 25001 (inside a transaction block, or called by a function); 22023 (timeout_ms below 0).
 -- Tables: queen.queue (read).
 -- Locks: None.

@@ -34,11 +34,7 @@ pub fn wait_changes(call: &Call) -> Result<Datum> {
                 Found::Anything => return Ok(None),
                 Found::Queues(qids) if qids.is_empty() => {}
                 Found::Queues(qids) => {
-                    let named = commits.with_snapshot(|| named(&qids));
-                    // All of them may have been dropped since.
-                    if !named.is_empty() {
-                        return Ok(Some(named));
-                    }
+                    return Ok(commits.with_snapshot(|| named(&qids)));
                 }
             }
             let (left, deaf) = (left(), position.is_deaf());
@@ -65,14 +61,16 @@ fn anything(call: &Call, position: &Position) -> Datum {
     call.row(&[Value::Text(&format!("{{\"position\":\"{}\",\"all\":true}}", position.text()))])
 }
 
-/// The queues with these keys, as the elements of a JSON array; those that are gone are left out.
-fn named(qids: &[i64]) -> String {
+/// The queues with these keys, as the elements of a JSON array. None: one of them is gone, and who waits for a queue of
+/// its name may have to subscribe again.
+fn named(qids: &[i64]) -> Option<String> {
     let tables = Tables::default();
     let mut found = String::new();
-    for (tenant, name) in qids.iter().filter_map(|&qid| queue::name_of(&tables, qid)) {
+    for &qid in qids {
+        let (tenant, name) = queue::name_of(&tables, qid)?;
         let comma = if found.is_empty() { "" } else { "," };
         let name = serde_json::Value::String(name);
         found.push_str(&format!("{comma}{{\"tenant\":\"{}\",\"queue\":{name}}}", id::format(tenant)));
     }
-    found
+    Some(found)
 }

@@ -10,6 +10,7 @@ use crate::pg::value::Value;
 use crate::rows::subscription::QUEUE_MODE;
 use crate::rows::{partition, queue};
 use pgrx::pg_sys::Datum;
+use queen_core::names;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -38,7 +39,9 @@ pub fn due_json(call: &Call) -> Result<Datum> {
             None => queues.entry(name.as_ref()).or_insert(queue::find(&tables, tenant, name)?),
         };
         let due = match (queue, watch.get(2).and_then(Option::as_deref)) {
-            (None, _) => None,
+            // It would make the queue, and subscribe.
+            (None, None) => names::check_queue(name).is_ok().then(clock::now),
+            (None, Some(_)) => None,
             (Some(queue), None) => due::of_group(&tables, queue, group),
             (Some(queue), Some(one)) => match partition::find(&tables, queue.qid, one) {
                 Some(partition) => due::of_partition(&tables, queue, &partition, group)?,

@@ -101,6 +101,8 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
             "DELETE FROM queen.queue WHERE qid = $1",
         ],
     );
+    // Groups that wait have to subscribe again, before the queue gets its next first message.
+    commit::wake(queue.qid);
     Ok(call.value(Value::Bool(true)))
 }
 

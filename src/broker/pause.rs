@@ -50,7 +50,7 @@ fn cut(reason: &str) -> &str {
 struct Straw {
     queue: Queue,
     group: Subscription,
-    record: Cause,
+    cause: Cause,
 }
 
 thread_local! {
@@ -60,7 +60,7 @@ thread_local! {
 /// A dead letter is filed: where the queue's groups pause themselves, it is counted when the transaction commits.
 pub fn note(queue: &Queue, group: &Subscription, record: Record) {
     if queue.options.auto_pause_count > 0 {
-        let straw = Straw { queue: queue.clone(), group: group.clone(), record: Cause::of(record) };
+        let straw = Straw { queue: queue.clone(), group: group.clone(), cause: Cause::of(record) };
         STRAWS.with_borrow_mut(|straws| straws.push(straw));
     }
 }
@@ -96,15 +96,15 @@ impl Straw {
         // Paused already, or dropped.
         let Some(resumed_at) = subscription::counts_since(tables, self.group.gid) else { return };
         let (queue, options) = (&self.queue, &self.queue.options);
-        let window = self.record.failed_at.saturating_sub(i64::from(options.auto_pause_seconds) * 1_000_000);
+        let window = self.cause.failed_at.saturating_sub(i64::from(options.auto_pause_seconds) * 1_000_000);
         let since = resumed_at.map_or(window, |at| at.max(window));
         let enough = options.auto_pause_count;
         // 0: filed in a savepoint that was rolled back.
-        let count = dead_letter::count_cause(&self.record, since, enough);
+        let count = dead_letter::count_cause(&self.cause, since, enough);
         if count < i64::from(enough) {
             return;
         }
-        let fingerprint = &self.record.fingerprint;
+        let fingerprint = &self.cause.fingerprint;
         let reason = format!("{count} dead letters with fingerprint {fingerprint}");
         if subscription::pause(tables, self.group.gid, Some(&reason)) {
             commit::settled();

@@ -68,7 +68,7 @@ pub fn check_approval(record: &Record) -> Result<()> {
                 "SELECT status OPERATOR(pg_catalog.<>) 'approved' AND queen.dlq_needs_approval(tenant, queue) \
                    FROM queen.dead_letter_record WHERE id = $1",
                 Some(1),
-                &[pgrx::datum::Uuid::from_bytes(record.id.to_be_bytes()).into()],
+                &[spi::uuid(record.id).into()],
             )?
             .first()
             .get_one::<bool>()

@@ -2,7 +2,7 @@
 //! caller's. Only for work that is not on the path of a push, pop or ack.
 #![allow(unsafe_code)]
 
-use pgrx::datum::DatumWithOid;
+use pgrx::datum::{DatumWithOid, Uuid};
 use pgrx::pg_sys;
 use pgrx::spi::SpiClient;
 
@@ -53,6 +53,11 @@ impl Drop for AsOwner {
             }
         }
     }
+}
+
+/// An id as an argument of a statement.
+pub fn uuid(id: u128) -> Uuid {
+    Uuid::from_bytes(id.to_be_bytes())
 }
 
 /// A point in time, server microseconds, as an argument of a statement: infinite ones too.

@@ -1,14 +1,9 @@
 //! The audit of what is done with dead letters and groups: rows are only ever added.
 
 use crate::broker::replay::Replayed;
-use crate::pg::spi;
+use crate::pg::spi::{self, uuid};
 use crate::rows::dead_letter::Record;
-use pgrx::datum::Uuid;
 use queen_core::id;
-
-fn uuid(id: u128) -> Uuid {
-    Uuid::from_bytes(id.to_be_bytes())
-}
 
 /// Adds a row, in the name of the session's actor.
 pub fn note(action: &str, dlq_id: Option<u128>, queue: Option<&str>, detail: &serde_json::Value) {

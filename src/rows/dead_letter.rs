@@ -2,7 +2,7 @@
 
 use crate::pg::relation::Tables;
 use crate::pg::scan::{Sight, eq};
-use crate::pg::spi;
+use crate::pg::spi::{self, uuid};
 use crate::pg::value::Value;
 use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
@@ -65,10 +65,6 @@ const COLUMNS: &str = "r.id, r.tenant, r.qid, r.queue, r.partition, r.partition_
     r.message_id, r.transaction_id, r.payload, r.headers, r.trace_id, r.producer, r.error, r.reason, r.retry_count, \
     r.enqueued_at, r.first_failed_at, r.failed_at, r.is_encrypted, r.failure_class, r.error_code, r.fingerprint, \
     r.payload_hash, r.attempts, r.retry_policy, r.traceparent, r.redaction, r.status, r.hops";
-
-fn uuid(id: u128) -> Uuid {
-    Uuid::from_bytes(id.to_be_bytes())
-}
 
 /// What the tally counts a record under.
 fn kind(r: &Record) -> u128 {
@@ -177,10 +173,11 @@ impl Cause {
 /// How many dead letters of a group have this cause and were filed at or after `since`, whatever has become of them; counts
 /// up to `enough`. 0: the record itself is not there.
 pub fn count_cause(cause: &Cause, since: i64, enough: i32) -> i64 {
-    let statement = "SELECT count(*) FROM (SELECT FROM queen.dead_letter_record \
-          WHERE EXISTS (SELECT FROM queen.dead_letter_record WHERE id = $1) \
-            AND kind = ANY ($2::uuid[]) AND status = ANY ($3::text[] COLLATE \"C\") AND failed_at >= $4 \
-          LIMIT $5) same";
+    // Each kind and status is a look in the index from `since` on, however many older ones there are.
+    let statement = "SELECT count(*) FROM (SELECT FROM unnest($2::uuid[]) k (kind) CROSS JOIN unnest($3::text[]) s (status) \
+          CROSS JOIN LATERAL (SELECT FROM queen.dead_letter_record r \
+                               WHERE r.kind = k.kind AND r.status = s.status COLLATE \"C\" AND r.failed_at >= $4 LIMIT $5) one \
+          WHERE EXISTS (SELECT FROM queen.dead_letter_record WHERE id = $1) LIMIT $5) same";
     let kinds: Vec<Uuid> = cause.kinds.iter().map(|&kind| uuid(kind)).collect();
     let statuses: Vec<String> = dlq_tally::STATUSES.iter().map(|&status| status.to_owned()).collect();
     // Written a moment ago: read as a change would.

@@ -90,7 +90,7 @@ pub fn kinds(tenant: u128, filter: &Filter<'_>) -> Kinds {
               GROUP BY t.kind, t.status, t.queue, t.consumer_group, t.failure_class, t.error_code, t.fingerprint",
             None,
             &[
-                Uuid::from_bytes(tenant.to_be_bytes()).into(),
+                spi::uuid(tenant).into(),
                 filter.queue.into(),
                 filter.group.into(),
                 filter.class.into(),
@@ -229,7 +229,7 @@ const STATS: &str = r#"
 pub fn stats(tenant: u128, queue: Option<&str>, group: Option<&str>, minutes: i32) -> Vec<Stat> {
     let (mut rows, mut groups) = (0, 0);
     let stats = spi::read_as_owner(|client| {
-        let tenant = Uuid::from_bytes(tenant.to_be_bytes());
+        let tenant = spi::uuid(tenant);
         client
             .select(STATS, None, &[tenant.into(), queue.into(), group.into(), minutes.into()])?
             .map(|row| {

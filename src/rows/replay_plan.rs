@@ -2,7 +2,6 @@
 //! driven.
 
 use crate::pg::spi;
-use pgrx::datum::Uuid;
 
 /// What one batch did.
 pub struct Batch {
@@ -15,7 +14,7 @@ pub struct Batch {
 /// Handles what the running plans' rates allow now. `tenant` None: all tenants' plans.
 pub fn batch(tenant: Option<u128>) -> Batch {
     spi::as_owner(|client| {
-        let tenant = tenant.map(|t| Uuid::from_bytes(t.to_be_bytes()));
+        let tenant = tenant.map(spi::uuid);
         let row = client.update("SELECT handled, wait_ms FROM queen.replay_batch($1)", None, &[tenant.into()])?.first();
         Ok::<_, pgrx::spi::Error>(Batch { handled: row.get(1)?.unwrap_or_default(), wait_ms: row.get(2)? })
     })

@@ -1,6 +1,6 @@
 //! What consumers noted about messages. Written and read by SQL: this is on no hot path.
 
-use crate::pg::spi;
+use crate::pg::spi::{self, uuid};
 use pgrx::datum::{DatumWithOid, TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
 
@@ -31,10 +31,6 @@ pub struct Name {
 /// Columns in the order of [`Trace`].
 const COLUMNS: &str = "t.id, t.queue, t.partition, t.partition_id, t.transaction_id, t.consumer_group, t.event_type, \
     t.data, t.names, t.created_at";
-
-fn uuid(id: u128) -> Uuid {
-    Uuid::from_bytes(id.to_be_bytes())
-}
 
 /// Stores a note, and an entry for each of its names.
 pub fn insert(tenant: u128, t: &Trace) {

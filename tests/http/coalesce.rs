@@ -1,9 +1,10 @@
 //! Requests that come together share a commit. Nobody may notice, but for the speed.
 
 use crate::{data, queue, shared, sidecar};
-use queen_tests::sidecar::{Sidecar, Value, json};
+use queen_tests::sidecar::{Method, Sidecar, Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Runs one task a client, all at once, and answers their results.
@@ -206,4 +207,74 @@ async fn a_client_that_leaves_costs_its_neighbours_nothing() {
     let popped = http.pop(&q, "").await;
     let kept = popped.iter().filter(|m| m["data"].as_i64().unwrap() % 2 == 1).count();
     assert_eq!(kept, 20);
+}
+
+/// An open transaction that holds partition `held` of a queue.
+async fn holding(http: &Sidecar, q: &str) -> queen_tests::Client {
+    let sql = http.sql().await;
+    let hold = format!("BEGIN; SELECT queen.push('{q}', '1', 'held'); SELECT queen.flush()");
+    sql.batch_execute(&hold).await.expect("a partition held");
+    sql
+}
+
+fn push_to(http: &Sidecar, q: &str, partition: &str) -> tokio::task::JoinHandle<u16> {
+    let body = json!({"items": [{"queue": q, "partition": partition, "payload": 1}]}).to_string();
+    let request = http.request(Method::POST, "/api/v1/push").body(body);
+    tokio::spawn(async move { request.send().await.expect("an answer").status().as_u16() })
+}
+
+#[tokio::test]
+async fn a_partition_that_somebody_holds_stops_no_other() {
+    let http = sidecar().await;
+    let q = queue();
+    // It is there before: who makes one holds up others that make one in the same queue.
+    assert_eq!(push_to(&http, &q, "held").await.unwrap(), 201);
+    let sql = holding(&http, &q).await;
+    let stuck = push_to(&http, &q, "held");
+    // What comes at the same moment shares its call and its fate.
+    let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let observer = http.sql().await;
+    while observer.query(waits, &[]).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Far fewer than would be worth a second call.
+    for n in 0..3 {
+        let other = push_to(&http, &q, &format!("free{n}"));
+        let answered = tokio::time::timeout(Duration::from_secs(20), other).await;
+        assert_eq!(answered.expect("an answer while the other is held").unwrap(), 201);
+    }
+    assert!(!stuck.is_finished());
+    sql.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(stuck.await.unwrap(), 201);
+}
+
+#[tokio::test]
+async fn a_call_whose_client_left_makes_nobody_wait() {
+    let http = sidecar().await;
+    let q = queue();
+    let sql = holding(&http, &q).await;
+    let operations = json!({"operations": [{"type": "push", "queue": q, "partition": "held", "payload": 2}]});
+    for _ in 0..3 {
+        let request = http.request(Method::POST, "/api/v1/transaction").body(operations.to_string());
+        assert!(tokio::time::timeout(Duration::from_millis(200), request.send()).await.is_err(), "it is held");
+    }
+    // More than there are connections: each of them would have its turn.
+    for _ in 0..16 {
+        let asked = http.post_text("/api/v1/lease/01a22c00-27b6-7e52-9142-09828ab9f254/extend", "");
+        let answer = tokio::time::timeout(Duration::from_secs(20), asked).await;
+        answer.expect("an answer, whoever is gone").expect(200);
+    }
+    sql.batch_execute("COMMIT").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_with_very_many_partitions_is_read_in_no_time() {
+    let http = sidecar().await;
+    let items: Vec<Value> =
+        (0..100_000).map(|n| json!({"transactionId": "x", "partitionId": format!("p{n}")})).collect();
+    let body = json!({ "acknowledgments": items }).to_string();
+    let request = http.request(Method::POST, "/api/v1/ack/batch").body(body);
+    // Minutes, if each were compared with each.
+    let answer = tokio::time::timeout(Duration::from_secs(60), http.send(request)).await.expect("an answer");
+    assert_eq!(answer.expect(200).as_array().map(Vec::len), Some(100_000));
 }

@@ -75,8 +75,8 @@ async fn another_method_on_a_route_is_405() {
         ("POST", "/health"),
     ] {
         let answer = http.send(http.request(method.parse().unwrap(), path)).await;
-        assert_eq!((answer.status, answer.text.as_str()), (405, ""), "{method} {path}");
-        assert!(answer.headers.contains_key("allow"), "{method} {path}");
+        let allowed = answer.headers["allow"].to_str().unwrap().replace(',', " or ");
+        assert_eq!(answer.expect(405), json!({ "error": format!("use {allowed}") }), "{method} {path}");
     }
 }
 
@@ -144,6 +144,23 @@ async fn any_content_type_is_json() {
         assert_eq!(http.send(request).await.status, 201, "{kind}");
     }
     assert_eq!(http.pop(&q, "").await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_body_that_is_missing_or_of_another_kind_is_named() {
+    let http = shared();
+    for path in ["push", "ack", "ack/batch", "transaction", "configure", "traces"] {
+        let answer = http.post_text(&format!("/api/v1/{path}"), "").await.expect(400);
+        assert_eq!(answer["error"], "bad body: the body is empty", "{path}");
+    }
+    for (path, words) in [
+        ("push", "bad body: the body must be an object {\"items\": […]}"),
+        ("ack/batch", "bad body: the body must be an object {\"acknowledgments\": […]}"),
+        ("ack", "bad body: the body must be an object"),
+        ("configure", "bad body: the body must be an object"),
+    ] {
+        assert_eq!(http.post_text(&format!("/api/v1/{path}"), "[{}]").await.expect(400)["error"], words, "{path}");
+    }
 }
 
 #[tokio::test]

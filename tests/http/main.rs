@@ -8,6 +8,7 @@ mod crash;
 mod dead_letters;
 mod door;
 mod ending;
+mod fitness;
 mod lease;
 mod maintenance;
 mod operate;

@@ -1,7 +1,7 @@
 //! Push maintenance: what is answered `buffered` is delivered, once and in order, whatever happens meanwhile.
 
 use crate::{data, sidecar};
-use queen_tests::sidecar::{Sidecar, Value, json};
+use queen_tests::sidecar::{Method, Sidecar, Value, json};
 use queen_tests::{Cluster, shared_cluster};
 use std::time::{Duration, Instant};
 
@@ -104,4 +104,25 @@ async fn pop_maintenance_delivers_nothing_and_takes_nothing() {
     let popped = http.pop("q", "").await;
     assert_eq!((data(&popped), &popped[0]["deliveryAttempt"]), (vec![&json!(1), &json!(2)], &json!(1)));
     http.post(path, &json!({"enabled": "yes"})).await.expect(400);
+}
+
+#[tokio::test]
+async fn who_waits_when_pop_maintenance_begins_is_sent_away() {
+    let http = sidecar().await;
+    let waiting = |params: &str| {
+        let path = format!("/api/v1/pop/queue/q?wait=true&timeout=60000&{params}");
+        let request = http.request(Method::GET, &path);
+        tokio::spawn(async move { request.send().await.expect("an answer") })
+    };
+    let (plain, conflating) = (waiting(""), waiting("consumerGroup=g&conflation=true"));
+    while http.get("/metrics/prometheus").await.text.lines().all(|l| !(l.contains("parked") && l.ends_with(" 2"))) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    http.post("/api/v1/system/maintenance/pop", &json!({"enabled": true})).await.expect(200);
+    push(&http, 1).await;
+    assert_eq!(plain.await.unwrap().status(), 204);
+    let paused: Value = serde_json::from_str(&conflating.await.unwrap().text().await.unwrap()).unwrap();
+    assert_eq!(paused, json!({"messages": [], "paused": true, "conflation": true}));
+    http.post("/api/v1/system/maintenance/pop", &json!({"enabled": false})).await.expect(200);
+    assert_eq!(data(&http.pop("q", "").await), [&json!(1)]);
 }

@@ -3,7 +3,7 @@
 //! A poll that is woken is told from one that merely looked again by its own timeout, which is far away; and from the
 //! server's looking after all polls every second by many of them (see `a_push_is_heard_of_and_not_found_by_looking`).
 
-use crate::{data, queue, raw, shared, sidecar_with};
+use crate::{data, queue, raw, shared, sidecar, sidecar_with};
 use queen_tests::sidecar::{Answer, Sidecar, Value, json};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -371,4 +371,90 @@ async fn parked_polls_hold_nothing_that_others_need() {
 /// A server that stays, because polls of tasks go on in it.
 async fn leaked(environment: &[(&str, &str)]) -> &'static mut Sidecar {
     Box::leak(Box::new(sidecar_with(environment).await))
+}
+
+#[tokio::test]
+async fn with_min_pop_wait_time_a_waiting_pop_lets_its_batch_fill() {
+    let http = sidecar().await;
+    http.configure("q", &json!({"minPopWaitTime": 3000})).await;
+    http.pop("q", "consumerGroup=g&subscriptionMode=all").await;
+    // Fills up: the rest comes while the pop waits, and the batch is full before the time is over.
+    http.push("q", &[json!(1)]).await;
+    let began = std::time::Instant::now();
+    let full = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=20000");
+    let rest = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        http.push("q", &[json!(2), json!(3)]).await;
+    };
+    let (popped, ()) = tokio::join!(full, rest);
+    assert_eq!(popped.len(), 3);
+    assert!(began.elapsed() < Duration::from_millis(2500), "a full batch waits no longer");
+    assert!(http.ack(&popped[2], "completed").await["success"] == true);
+    // Stays short: delivered as it is once the time is over, and not before.
+    http.push("q", &[json!(4)]).await;
+    let began = std::time::Instant::now();
+    let popped = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=20000").await;
+    assert_eq!(popped.len(), 1);
+    assert!(began.elapsed() >= Duration::from_millis(2900));
+    http.ack(&popped[0], "completed").await;
+    // The pop's own time ends first: it gets what there is.
+    http.push("q", &[json!(5)]).await;
+    let popped = http.pop("q", "consumerGroup=g&batch=3&wait=true&timeout=500").await;
+    assert_eq!(popped.len(), 1);
+    http.ack(&popped[0], "completed").await;
+    // Not for single messages, and not without waiting.
+    http.push("q", &[json!(6), json!(7)]).await;
+    let began = std::time::Instant::now();
+    let popped = http.pop("q", "consumerGroup=g&batch=1&wait=true&timeout=20000").await;
+    http.ack(&popped[0], "completed").await;
+    assert_eq!(http.pop("q", "consumerGroup=g&batch=3").await.len(), 1);
+    assert!(began.elapsed() < Duration::from_millis(2500));
+}
+
+// Its group, gone with the queue, subscribed again only when the next queue's first message woke it, and began after it.
+#[tokio::test]
+async fn a_pop_that_waits_while_its_queue_is_dropped_gets_the_first_message_of_the_next_one() {
+    let http = sidecar().await;
+    http.push("q", &[json!(1)]).await;
+    let waiting = http.pop("q", "consumerGroup=new&wait=true&timeout=20000");
+    let drop_and_push = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        http.delete("/api/v1/resources/queues/q").await.expect(200);
+        let sql = http.sql().await;
+        loop {
+            let subscribed = "SELECT FROM queen.consumer_groups WHERE queue = 'q' AND consumer_group = 'new'";
+            if !sql.query(subscribed, &[]).await.unwrap().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        http.push("q", &[json!("first")]).await;
+    };
+    let (popped, ()) = tokio::join!(waiting, drop_and_push);
+    assert_eq!(popped.iter().map(|m| &m["data"]).collect::<Vec<_>>(), [&json!("first")]);
+}
+
+#[tokio::test]
+async fn a_statement_timeout_of_the_login_keeps_nobody_from_being_woken() {
+    let http = sidecar().await;
+    let sql = http.sql().await;
+    http.get("/health").await.expect(200);
+    let logins = "SELECT DISTINCT usename::text FROM pg_stat_activity \
+                  WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    let login: String = sql.query_one(logins, &[]).await.unwrap().get(0);
+    sql.batch_execute(&format!("ALTER ROLE \"{login}\" SET statement_timeout = '300ms'")).await.unwrap();
+    let end_sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                        WHERE application_name = 'queen-sidecar' AND datname = current_database()";
+    sql.query(end_sessions, &[]).await.unwrap();
+    for n in 0..3 {
+        let waiting = http.pop("q", "wait=true&timeout=20000&autoAck=true");
+        let push = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            sql.execute("SELECT queen.push('q', '1')", &[]).await.unwrap();
+        };
+        let (popped, ()) = tokio::join!(waiting, push);
+        assert_eq!(popped.len(), 1, "round {n}");
+    }
+    let complaints = http.log().lines().filter(|line| line.contains("cannot listen")).count();
+    assert!(complaints <= 1, "{}", http.log());
 }

@@ -18,10 +18,11 @@ async fn stored(http: &Sidecar, queue: &str) -> i64 {
 async fn what_is_no_list_of_items_is_a_bad_body() {
     let http = shared();
     for (body, words) in [
-        ("", ""),
+        ("", "the body is empty"),
+        (" \n", "the body is empty"),
         ("nonsense", ""),
-        ("[]", ""),
-        ("\"items\"", ""),
+        ("[]", "the body must be an object {\"items\": […]}"),
+        ("\"items\"", "the body must be an object {\"items\": […]}"),
         ("{\"items\":[]", ""),
         ("{\"items\":[]} x", ""),
         ("{}", "items is missing"),
@@ -49,7 +50,7 @@ async fn one_bad_item_refuses_the_whole_request_and_is_named() {
         (json!({"queue": 5, "payload": 1}), "queue must be a string"),
         (json!({"queue": q}), "payload is missing"),
         // The key is `payload` here, though a pop calls it `data`.
-        (json!({"queue": q, "data": 1}), "payload is missing"),
+        (json!({"queue": q, "data": 1}), "payload is missing; what a pop calls data is payload here"),
         (json!({"queue": q, "payload": 1, "partition": 5}), "partition must be a string"),
         (json!({"queue": q, "payload": 1, "transactionId": 5}), "transactionId must be a string"),
         (json!({"queue": q, "payload": 1, "transactionId": ""}), "transaction id is empty"),
@@ -60,7 +61,7 @@ async fn one_bad_item_refuses_the_whole_request_and_is_named() {
     ] {
         let body = json!({"items": [{"queue": q, "payload": "good"}, bad]});
         let error = refused(http, body.to_string()).await;
-        assert!(error.starts_with("bad body: ") && error.contains(words) && error.contains("item 1"), "{bad}: {error}");
+        assert!(error.starts_with("bad body: item 1: ") && error.contains(words), "{bad}: {error}");
     }
     assert_eq!(stored(http, &q).await, 0);
 }

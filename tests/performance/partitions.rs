@@ -191,7 +191,8 @@ async fn counting_dead_letters_of_1_000_partitions_when_one_has_them_all() {
     let (none, heap) = (Queue::open(1000).await, Queue::open(1000).await);
     let file = "INSERT INTO queen.dead_letter_record
                 SELECT gen_random_uuid(), q.tenant, q.qid, q.name, p.name, p.partition_id, 'billing', n, gen_random_uuid(),
-                       'tx' || n, '1', NULL, NULL, NULL, 'e', 'r', 0, now(), now(), now(), false
+                       'tx' || n, '1', NULL, NULL, NULL, 'e', 'r', 0, now(), now(), now(), false,
+                       'unknown', '', 'f', NULL, 1, '{}', NULL, 'none', 'pending', 0, n, gen_random_uuid()
                   FROM queen.queue q JOIN queen.partition p USING (qid), generate_series(1, 20000) n WHERE p.name = 'p7'";
     heap.producer.backend.run(file).await;
     let mut report = Report::default();

@@ -37,14 +37,14 @@ async fn what_the_consumer_states_comes_before_reason_and_rules() {
     let db = Db::new().await;
     db.configure("q", RULES).await;
     for (reason, error, wanted) in [
-        (r#"{"class": "policy", "code": "EU.1"}"#, "timeout", "policy|EU.1|retries_exhausted"),
+        (r#"{"class": "policy", "code": "EU.1"}"#, "timeout", "policy|EU.1|fatal"),
         (r#"{"class": "poison", "code": "P", "reason": "no_handler"}"#, "timeout", "poison|P|no_handler"),
-        ("", r#"{"class": "poison", "message": "timeout"}"#, "poison|TIMEOUT|retries_exhausted"),
+        ("", r#"{"class": "poison", "message": "timeout"}"#, "poison|TIMEOUT|fatal"),
         ("decode_error", "timeout", "malformed|decode_error|decode_error"),
         ("malformed_envelope", "timeout", "malformed|malformed_envelope|malformed_envelope"),
         ("no_handler", "timeout", "permanent|no_handler|no_handler"),
         ("my own word", "timeout", "transient|TIMEOUT|my own word"),
-        (r#"{"class": "odd"}"#, "else", "unknown||retries_exhausted"),
+        (r#"{"class": "odd"}"#, "else", "unknown||{\"class\": \"odd\"}"),
     ] {
         let told = filed_as(&db, "failed", reason, error, "failure_class, error_code, reason").await;
         assert_eq!(told, wanted, "{reason}");

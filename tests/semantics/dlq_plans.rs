@@ -437,3 +437,21 @@ async fn plans_of_another_tenant_are_not_there() {
     assert_eq!(db.rows("SELECT (SELECT count(*) FROM queen.replay_plans), (SELECT count(*) FROM queen.dlq_events()), (SELECT sum(moved) FROM queen.replay_plan)").await, "0|0|0");
     assert_eq!(json_of(&db, &format!("SELECT queen.dlq_plan('r', 'c', ids => (SELECT array_agg(dlq_id) FROM queen.replay_item WHERE plan_id = '{plan}'))")).await["planned"], 0);
 }
+
+#[tokio::test]
+async fn several_plans_run_side_by_side_each_at_its_own_rate() {
+    let db = Db::new().await;
+    letters(&db, 60).await;
+    let plan = |rate: i32, from: i32, to: i32| {
+        format!(
+            "SELECT queen.dlq_run((queen.dlq_plan('r', 'c', rate => {rate}, canary => 0, to_queue => 'q{rate}',
+                 filter => '{{\"payload\": \"$ ? (@ >= {from} && @ < {to})\"}}') ->> 'planId')::uuid)"
+        )
+    };
+    db.run(&plan(40, 0, 40)).await;
+    db.run(&plan(20, 40, 60)).await;
+    run(&db).await;
+    let spans = "SELECT p.rate, count(*), extract(epoch FROM max(i.done_at) - min(i.done_at)) >= 0.85
+                   FROM queen.replay_plan p JOIN queen.replay_item i USING (plan_id) GROUP BY 1 ORDER BY 1";
+    assert_eq!(db.rows(spans).await, "20|20|t\n40|40|t");
+}

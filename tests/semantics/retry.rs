@@ -160,7 +160,8 @@ async fn every_door_of_a_failure_leads_to_the_pause() {
             b.partition_id, b.lease
         )
     };
-    let doors: [(&str, Box<dyn Fn(&Batch) -> String>); 7] = [
+    type Door = Box<dyn Fn(&Batch) -> String>;
+    let doors: [(&str, Door); 7] = [
         ("ack", Box::new(|b| format!("SELECT queen.ack('{}', 'a', 'failed', 'g', '{}')", b.partition_id, b.lease))),
         ("nack", Box::new(|b| format!("SELECT queen.nack('{}', 'a')", b.lease))),
         ("ack_batch", Box::new(move |b| format!("SELECT queen.ack_batch('[{}]', 'g')", item(b)))),
@@ -237,7 +238,7 @@ async fn a_structural_reason_or_a_hopeless_class_is_final_at_once() {
         (r#"'{"class":"malformed"}'"#, "NULL", "fatal"),
         (r#"'{"class":"expired"}'"#, "NULL", "fatal"),
         (r#"'{"class":"policy"}'"#, "NULL", "fatal"),
-        ("NULL", r#"'{"code":"E1","reason":"no_handler"}'"#, "no_handler"),
+        ("NULL", r#"'{"class":"unknown","reason":"no_handler"}'"#, "no_handler"),
         ("NULL", "'expired'", "expired"),
     ] {
         db.push("q", "a").await;

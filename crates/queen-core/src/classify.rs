@@ -143,8 +143,8 @@ pub struct Stated<'a> {
     pub code: Option<String>,
 }
 
-/// Reads what a consumer gave as `reason` and `error`. Either may be a JSON object `{"class", "code"}`, in which `reason`
-/// may be another member; the reason's counts first. What cannot be read that way is a plain text.
+/// Reads what a consumer gave as `reason` and `error`. Either may be a JSON object `{"class", "code"}` with a class that
+/// exists, in which `reason` may be another member; the reason's counts first. What cannot be read that way is a plain text.
 pub fn stated<'a>(reason: Option<&'a str>, error: Option<&str>) -> Stated<'a> {
     #[derive(Deserialize)]
     struct Statement {
@@ -155,15 +155,15 @@ pub fn stated<'a>(reason: Option<&'a str>, error: Option<&str>) -> Stated<'a> {
     let read = |text: &str| {
         let object = text.trim_start().starts_with('{');
         let statement = object.then(|| serde_json::from_str::<Statement>(text).ok()).flatten()?;
-        // Any other JSON object is an error text like another.
-        (statement.class.is_some() || statement.code.is_some()).then_some(statement)
+        // Any other JSON object is a text like another.
+        let class = Class::parse(statement.class.as_deref()?)?;
+        Some((class, statement))
     };
     let (by_reason, by_error) = (reason.and_then(read), error.and_then(read));
     let plain = if by_reason.is_some() { None } else { reason.map(Cow::Borrowed) };
     let mut stated = Stated { reason: plain, class: None, code: None };
-    for statement in [by_reason, by_error].into_iter().flatten() {
-        let class = statement.class.as_deref().and_then(Class::parse);
-        stated.class = stated.class.or(class);
+    for (class, statement) in [by_reason, by_error].into_iter().flatten() {
+        stated.class = stated.class.or(Some(class));
         stated.code = stated.code.or(statement.code.as_deref().map(code));
         stated.reason = stated.reason.or(statement.reason.map(Cow::Owned));
     }
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(of(Some(r#"{"class":"policy","code":"EU"}"#), "timeout"), (Class::Policy, "EU".into()));
         assert_eq!(of(None, r#"{"class":"poison","message":"timeout"}"#), (Class::Poison, "TIMEOUT".into()));
         assert_eq!(of(Some("fatal"), "else"), (Class::Unknown, String::new()));
-        assert_eq!(of(Some(r#"{"class":"nonsense","code":"a b"}"#), "timeout"), (Class::Transient, "a_b".into()));
+        assert_eq!(of(Some(r#"{"class":"nonsense","code":"a b"}"#), "timeout"), (Class::Transient, "TIMEOUT".into()));
+        assert_eq!(of(Some(r#"{"class":"policy","code":"a b"}"#), "timeout"), (Class::Policy, "a_b".into()));
     }
 
     #[test]

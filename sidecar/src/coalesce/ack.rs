@@ -1,7 +1,7 @@
 //! Acknowledgements: many requests, one commit; each settles as if it were alone.
 
 use super::push::push_string;
-use super::{Job, Line, lane};
+use super::{Job, Line, each_once, lane};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Operation;
@@ -27,13 +27,9 @@ pub struct AckJob {
 impl AckJob {
     /// `raw` is the request's JSON array, and `items` the same, read.
     pub fn new(tenant: Tenant, group: &str, raw: &str, items: &[AckItem]) -> AckJob {
-        let mut lanes: Vec<u64> = Vec::new();
-        for item in items {
-            let lane = lane((tenant, group, item.partition_id.as_deref().map(str::to_ascii_lowercase)));
-            if !lanes.contains(&lane) {
-                lanes.push(lane);
-            }
-        }
+        let of = |item: &AckItem| lane((tenant, group, item.partition_id.as_deref().map(str::to_ascii_lowercase)));
+        let mut lanes: Vec<u64> = items.iter().map(of).collect();
+        each_once(&mut lanes);
         let mut text = String::from("{\"consumerGroup\":");
         push_string(&mut text, group);
         _ = write!(text, ",\"acknowledgments\":{raw}}}");

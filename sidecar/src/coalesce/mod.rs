@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - Two calls in flight never share a lane, and jobs of a lane keep their order.
-//! - A second call starts beside the first only when it is worth a commit of its own ([`EAGER_ITEMS`]).
+//! - A second call starts beside the first only when it is worth a commit of its own ([`EAGER_ITEMS`]), or when the first
+//!   is [`SLOW`]: what one partition waits for (an open transaction that holds it, say) must not stop the others.
 //! - Each job gets its own answer. When a call of several is refused, each is tried alone: one that is at fault fails
 //!   nobody else. A call of which nothing is known is never repeated here; clients repeat it, with their transaction ids.
 
@@ -23,7 +24,7 @@ use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Items of one call at most, unless a single job has more.
@@ -32,6 +33,8 @@ const MAX_ITEMS: usize = 2000;
 const MAX_BYTES: usize = 8 << 20;
 /// Items that have to wait before another call starts beside one that is under way.
 const EAGER_ITEMS: usize = 64;
+/// A call under way for so long is slow: it makes room for another, as long as there are few of its kind.
+const SLOW: Duration = Duration::from_millis(250);
 /// Waiting jobs that are looked at to fill a call.
 const LOOK_AHEAD: usize = 4096;
 
@@ -69,21 +72,23 @@ pub struct Line<J: Job> {
 }
 
 impl<J: Job> Line<J> {
-    /// A line with at most `in_flight` calls at once.
-    pub fn new(database: Database, metrics: Arc<Metrics>, in_flight: usize) -> Line<J> {
+    /// A line with at most `in_flight` calls at once, and `slow` beside them that take long.
+    pub fn new(database: Database, metrics: Arc<Metrics>, in_flight: usize, slow: usize) -> Line<J> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let (done_sender, done) = mpsc::unbounded_channel();
+        let (news_sender, news) = mpsc::unbounded_channel();
         let dispatcher = Dispatcher {
             database,
             metrics,
             max_in_flight: in_flight,
+            max_slow: slow,
             in_flight: 0,
+            slow: 0,
             busy: HashSet::new(),
             waiting: VecDeque::new(),
             items: 0,
-            done: done_sender,
+            news: news_sender,
         };
-        tokio::spawn(dispatcher.run(receiver, done));
+        tokio::spawn(dispatcher.run(receiver, news));
         Line { sender }
     }
 
@@ -103,32 +108,45 @@ struct Dispatcher<J: Job> {
     database: Database,
     metrics: Arc<Metrics>,
     max_in_flight: usize,
+    max_slow: usize,
+    /// Calls under way, without the slow ones.
     in_flight: usize,
-    /// Lanes of the calls in flight.
+    /// Calls under way that are slow.
+    slow: usize,
+    /// Lanes of all calls under way.
     busy: HashSet<u64>,
     waiting: VecDeque<Waiting<J>>,
     /// Items of all that wait.
     items: usize,
-    done: mpsc::UnboundedSender<Vec<u64>>,
+    news: mpsc::UnboundedSender<News>,
+}
+
+/// What a call tells the dispatcher.
+enum News {
+    /// It takes long.
+    Slow,
+    /// It has ended.
+    Ended {
+        /// The lanes it held.
+        lanes: Vec<u64>,
+        /// It had been told to be slow.
+        slow: bool,
+    },
 }
 
 impl<J: Job> Dispatcher<J> {
-    async fn run(
-        mut self,
-        mut receiver: mpsc::UnboundedReceiver<Waiting<J>>,
-        mut done: mpsc::UnboundedReceiver<Vec<u64>>,
-    ) {
+    async fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Waiting<J>>, mut news: mpsc::UnboundedReceiver<News>) {
         loop {
             tokio::select! {
                 arrived = receiver.recv() => match arrived {
                     Some(waiting) => self.add(waiting),
                     None => return,
                 },
-                Some(lanes) = done.recv() => self.end(&lanes),
+                Some(told) = news.recv() => self.hear(told),
             }
             // All that is there already, before anything is sent.
-            while let Ok(lanes) = done.try_recv() {
-                self.end(&lanes);
+            while let Ok(told) = news.try_recv() {
+                self.hear(told);
             }
             while let Ok(waiting) = receiver.try_recv() {
                 self.add(waiting);
@@ -144,16 +162,27 @@ impl<J: Job> Dispatcher<J> {
         self.waiting.push_back(waiting);
     }
 
-    fn end(&mut self, lanes: &[u64]) {
-        self.in_flight -= 1;
-        for lane in lanes {
-            self.busy.remove(lane);
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Slow => {
+                self.in_flight -= 1;
+                self.slow += 1;
+            }
+            News::Ended { lanes, slow } => {
+                let count = if slow { &mut self.slow } else { &mut self.in_flight };
+                *count -= 1;
+                for lane in &lanes {
+                    self.busy.remove(lane);
+                }
+            }
         }
     }
 
     /// The jobs of the next call, if one should start now.
     fn next(&mut self) -> Option<Vec<Waiting<J>>> {
-        if self.in_flight >= self.max_in_flight || (self.in_flight > 0 && self.items < EAGER_ITEMS) {
+        // Slow ones beyond their number take the places of the others.
+        let in_flight = self.in_flight + self.slow.saturating_sub(self.max_slow);
+        if in_flight >= self.max_in_flight || (in_flight > 0 && self.items < EAGER_ITEMS) {
             return None;
         }
         let mut batch: Vec<Waiting<J>> = Vec::new();
@@ -191,23 +220,28 @@ impl<J: Job> Dispatcher<J> {
         let lanes: HashSet<u64> = batch.iter().flat_map(|w| w.job.lanes()).copied().collect();
         self.busy.extend(&lanes);
         self.in_flight += 1;
-        let (database, metrics, done) = (self.database.clone(), self.metrics.clone(), self.done.clone());
+        let (database, metrics, news) = (self.database.clone(), self.metrics.clone(), self.news.clone());
         tokio::spawn(async move {
             // Told also when this task dies.
-            let _end = End { lanes: lanes.into_iter().collect(), done };
-            carry_out(&database, &metrics, batch).await;
+            let mut end = End { lanes: lanes.into_iter().collect(), slow: false, news };
+            let mut call = std::pin::pin!(carry_out(&database, &metrics, batch));
+            if tokio::time::timeout(SLOW, &mut call).await.is_err() {
+                end.slow = end.news.send(News::Slow).is_ok();
+                call.await;
+            }
         });
     }
 }
 
 struct End {
     lanes: Vec<u64>,
-    done: mpsc::UnboundedSender<Vec<u64>>,
+    slow: bool,
+    news: mpsc::UnboundedSender<News>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        _ = self.done.send(std::mem::take(&mut self.lanes));
+        _ = self.news.send(News::Ended { lanes: std::mem::take(&mut self.lanes), slow: self.slow });
     }
 }
 
@@ -239,6 +273,12 @@ async fn carry_out<J: Job>(database: &Database, metrics: &Metrics, batch: Vec<Wa
             }
         }
     }
+}
+
+/// Leaves each lane once. By sorting: a request may have a million.
+fn each_once(lanes: &mut Vec<u64>) {
+    lanes.sort_unstable();
+    lanes.dedup();
 }
 
 /// A lane's hash; two that collide only wait for each other.

@@ -1,6 +1,6 @@
 //! Pushes: many requests, one append.
 
-use super::{Job, Line, lane};
+use super::{Job, Line, each_once, lane};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Operation;
@@ -55,13 +55,11 @@ impl PushJob {
     pub fn new<'a>(tenant: Tenant, producer: Option<&str>, items: impl Iterator<Item = PushItem<'a>>) -> PushJob {
         let mut job = PushJob { tenant, lanes: Vec::new(), items: 0, text: String::new() };
         for item in items {
-            let lane = lane((tenant, item.queue, item.partition));
-            if !job.lanes.contains(&lane) {
-                job.lanes.push(lane);
-            }
+            job.lanes.push(lane((tenant, item.queue, item.partition)));
             job.items += 1;
             append(&mut job.text, &item, producer);
         }
+        each_once(&mut job.lanes);
         job
     }
 

@@ -19,7 +19,6 @@ use crate::database::Database;
 use buffer::Buffer;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 
@@ -32,7 +31,7 @@ pub struct Maintenance {
     folder: PathBuf,
     database: Database,
     pushes: watch::Sender<bool>,
-    pops: AtomicBool,
+    pops: watch::Sender<bool>,
     /// Absent as long as the folder cannot be used.
     buffer: OnceLock<Arc<Buffer>>,
     /// One who turns a switch, or opens the folder, at a time.
@@ -60,7 +59,7 @@ impl Maintenance {
             folder: folder.to_owned(),
             database,
             pushes: watch::Sender::new(false),
-            pops: AtomicBool::new(false),
+            pops: watch::Sender::new(false),
             buffer: OnceLock::new(),
             turning: Mutex::new(()),
         };
@@ -77,7 +76,12 @@ impl Maintenance {
 
     /// Whether pops find nothing.
     pub fn pops_paused(&self) -> bool {
-        self.pops.load(SeqCst)
+        *self.pops.borrow()
+    }
+
+    /// Tells when that changes.
+    pub fn pops(&self) -> watch::Receiver<bool> {
+        self.pops.subscribe()
     }
 
     /// The turn of a push that has to go to the buffer. None: it goes to the database.
@@ -107,7 +111,7 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::turn_pushes`].
     pub fn turn_pops(&self, on: bool) -> io::Result<()> {
-        self.turn(POP_SWITCH, on, || self.pops.store(on, SeqCst))
+        self.turn(POP_SWITCH, on, || _ = self.pops.send_replace(on))
     }
 
     /// How the buffer is. Reads the folder of what was kept aside.
@@ -136,7 +140,7 @@ impl Maintenance {
         }
         let buffer = Arc::new(Buffer::open(&self.folder)?);
         self.pushes.send_replace(self.folder.join(PUSH_SWITCH).exists());
-        self.pops.store(self.folder.join(POP_SWITCH).exists(), SeqCst);
+        self.pops.send_replace(self.folder.join(POP_SWITCH).exists());
         let pending = buffer.log().pending().items;
         if pending > 0 || self.pushes_paused() || self.pops_paused() {
             tracing::info!(

@@ -92,6 +92,10 @@ pub struct Metrics {
     pub targeted: AtomicU64,
     /// Pops that did not.
     pub wildcard: AtomicU64,
+    /// Pops that let their batch fill.
+    pub fill_waits: AtomicU64,
+    /// Microseconds they did.
+    pub fill_wait_micros: AtomicU64,
     /// Calls that failed though the request was not at fault.
     pub database_errors: AtomicU64,
     /// What happened minute by minute.

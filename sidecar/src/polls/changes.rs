@@ -1,10 +1,10 @@
 //! Hearing of commits, whoever makes them.
 
 use super::Polls;
-use crate::error::CallError;
 use crate::tenant::Tenant;
 use serde::Deserialize;
 use std::time::Duration;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -38,14 +38,14 @@ pub async fn listen(polls: Polls) {
             return;
         }
         if let Err(error) = listen_once(&polls, &mut pause).await {
-            tracing::warn!(%error, "cannot listen for commits; trying again");
+            polls.0.database.report("cannot listen for commits; trying again", &error);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY.1);
     }
 }
 
-async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), CallError> {
+async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), tokio_postgres::Error> {
     let client = polls.0.database.connect().await?;
     let mut position: Option<String> = None;
     loop {
@@ -53,12 +53,20 @@ async fn listen_once(polls: &Polls, pause: &mut Duration) -> Result<(), CallErro
         while polls.rows().is_empty() {
             polls.0.parked.notified().await;
         }
-        let row = client
-            .query_typed_one("CALL queen.wait_changes($1, $2)", &[(&position, Type::TEXT), (&LISTEN_MS, Type::INT4)])
-            .await
-            .map_err(crate::database::failed)?;
-        let text: String = row.try_get(0).map_err(crate::database::failed)?;
-        let changes: Changes = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
+        let call = "CALL queen.wait_changes($1, $2)";
+        let row = match client.query_typed_one(call, &[(&position, Type::TEXT), (&LISTEN_MS, Type::INT4)]).await {
+            // The login has a statement_timeout: what was missed comes with the next call.
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            row => row?,
+        };
+        let text: String = row.try_get(0)?;
+        let Ok(changes) = serde_json::from_str::<Changes>(&text) else {
+            tracing::warn!("what is told of commits cannot be read; connecting anew");
+            return Ok(());
+        };
         *pause = RETRY.0;
         position = Some(changes.position);
         if changes.all {

@@ -12,6 +12,7 @@
 
 mod changes;
 mod clock;
+mod fill;
 mod pop;
 mod row;
 
@@ -47,6 +48,8 @@ struct Inner {
     database: Database,
     metrics: Arc<Metrics>,
     rows: Mutex<Rows>,
+    /// Which queues let a batch fill.
+    fills: fill::Fills,
     /// Pops under way at once: pushes and acks keep connections for themselves.
     permits: Semaphore,
     /// Somebody waits.
@@ -64,6 +67,7 @@ impl Polls {
             database,
             metrics,
             rows: Mutex::default(),
+            fills: fill::Fills::default(),
             permits: Semaphore::new(permits.max(1)),
             parked: Notify::new(),
             rested: Notify::new(),
@@ -89,11 +93,11 @@ impl Polls {
         answer.await.unwrap_or(Err(CallError::Lost))
     }
 
-    /// Pops, and waits at most so long until there is something. A passing trouble of the database is waited out, too.
+    /// Pops, and waits at most so long until there is something, or until `paused` says true. A passing trouble of the database is waited out, too.
     ///
     /// # Errors
     /// As [`Database::call`], but for `NoConnection` and `Lost`.
-    pub async fn wait(&self, wanted: Wanted, timeout: Duration) -> Answer {
+    pub async fn wait(&self, wanted: Wanted, timeout: Duration, mut paused: watch::Receiver<bool>) -> Answer {
         let (reply, mut answer) = oneshot::channel();
         let given_up = Arc::new(AtomicBool::new(false));
         let wanted = Arc::new(wanted);
@@ -104,6 +108,7 @@ impl Polls {
             answered = &mut answer => Some(answered),
             () = tokio::time::sleep(timeout) => None,
             _ = closing.wait_for(|closing| *closing) => None,
+            Ok(_) = paused.wait_for(|paused| *paused) => None,
         };
         let answered = match answered {
             Some(answered) => answered,
@@ -180,6 +185,7 @@ impl Polls {
     async fn serve(self, key: Arc<row::Key>) {
         loop {
             let Some((place, waiter)) = self.rows().next(&key) else { return };
+            self.fill(&waiter).await;
             let answer = self.ask(&waiter.wanted, || waiter.reply.is_closed()).await;
             match answer {
                 Ok(popped) if popped.messages == 0 => {

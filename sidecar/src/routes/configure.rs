@@ -32,9 +32,12 @@ async fn configure(
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let body: Value = serde_json::from_str(body::text(&body)?)
+    let text = body::text(&body)?;
+    body::check(text)?;
+    // Checked, but for how deep it may be.
+    let body: Value = serde_json::from_str(text)
         .map_err(|e| Problem::bad_body(format!("not JSON at line {} column {}", e.line(), e.column())))?;
-    let Value::Object(mut body) = body else { return Err(Problem::bad_body("not a JSON object")) };
+    let Value::Object(mut body) = body else { return Err(body::no_object(None)) };
     let Some(queue) = body.get("queue").and_then(Value::as_str).map(str::to_owned) else {
         return Err(Problem::bad_request("queue is required"));
     };

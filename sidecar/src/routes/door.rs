@@ -1,11 +1,12 @@
 //! What every request passes first: its id, who it is from, whose queues it is about; and the line in the log.
 
 use crate::auth::Identity;
-use crate::error::Problem;
+use crate::error::{Problem, Said};
 use crate::state::Shared;
 use crate::tenant::Tenant;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::header::{ALLOW, CONTENT_LENGTH};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::time::Instant;
@@ -37,15 +38,32 @@ pub async fn enter(State(app): State<Shared>, mut request: Request, next: Next) 
         }
         Err(problem) => problem.into_response(),
     };
+    // What was answered; it quotes neither payloads nor keys.
+    let said = response.extensions_mut().remove::<Said>();
+    let error = said.as_ref().map(|said| said.0.as_str());
     let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis() as u64);
     let shown = id.to_str().unwrap_or_default();
     if status >= 500 {
-        tracing::warn!(request = shown, %method, path, status, ms, "request");
+        tracing::warn!(request = shown, %method, path, status, ms, error, "request");
     } else {
-        tracing::debug!(request = shown, %method, path, status, ms, "request");
+        tracing::debug!(request = shown, %method, path, status, ms, error, "request");
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Gives a 405 a body, which says what `Allow` says.
+pub async fn name_the_methods(response: Response) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    let (mut parts, _) = response.into_parts();
+    let methods = parts.headers.get(ALLOW).and_then(|allow| allow.to_str().ok()).unwrap_or("another method");
+    let (told, body) =
+        Problem::new(parts.status, format!("use {}", methods.replace(',', " or "))).into_response().into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.extend(told.headers);
+    Response::from_parts(parts, body)
 }
 
 async fn caller(app: &Shared, method: &Method, path: &str, headers: &HeaderMap) -> Result<Caller, Problem> {

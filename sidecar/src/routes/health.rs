@@ -1,11 +1,12 @@
 //! `GET /health` and `/status`.
 
 use super::json;
+use crate::error::Problem;
 use crate::state::Shared;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json as value;
 
@@ -17,17 +18,28 @@ pub fn routes() -> Router<Shared> {
 pub const WIRE_VERSION: &str = "1.6.0";
 
 async fn health(State(app): State<Shared>) -> Response {
-    let up = app.database.is_up().await;
-    let (status, health, database) = if up {
-        (StatusCode::OK, "healthy", "connected")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "unhealthy", "disconnected")
+    let fitness = app.database.fitness().await;
+    let (status, health) = match fitness.is_fit() {
+        true => (StatusCode::OK, "healthy"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
     };
-    let body = value!({
-        "status": health, "database": database, "engine": "queen-postgres", "version": WIRE_VERSION,
-        "extension": env!("CARGO_PKG_VERSION"),
+    let mut body = value!({
+        "status": health,
+        "database": if fitness.connected { "connected" } else { "disconnected" },
+        "engine": "queen-postgres",
+        "version": WIRE_VERSION,
+        "server": env!("CARGO_PKG_VERSION"),
     });
-    json(status, body.to_string())
+    if let Some(version) = fitness.extension {
+        body["extension"] = version.into();
+    }
+    match fitness.problem {
+        Some(problem) => {
+            body["error"] = problem.into();
+            Problem::new(status, problem).with_body(body).into_response()
+        }
+        None => json(status, body.to_string()),
+    }
 }
 
 async fn status() -> Response {

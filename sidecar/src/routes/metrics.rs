@@ -91,6 +91,8 @@ fn operation_families(app: &App, text: &mut Exposition) {
         ("queen_process_ack_messages_total", "Acknowledgements in ack requests.", &ack.messages),
         ("queen_pop_targeted_total", "Pops of one partition that asked the database.", &metrics.targeted),
         ("queen_pop_wildcard_total", "Other pops that asked the database.", &metrics.wildcard),
+        ("queen_pop_fill_wait_total", "Waiting pops that let their batch fill (minPopWaitTime).", &metrics.fill_waits),
+        ("queen_pop_fill_wait_microseconds_total", "How long they did.", &metrics.fill_wait_micros),
     ];
     for (name, help, count) in totals {
         text.counter(name, help, count.load(Relaxed));

@@ -56,7 +56,7 @@ pub fn router(app: Shared) -> Router {
         openapi::routes(),
     ];
     let stall = Duration::from_secs(app.config.client_timeout_seconds);
-    resources
+    let served = resources
         .into_iter()
         .fold(Router::new(), Router::merge)
         .fallback(|| async { Problem::no_such_route() })
@@ -65,7 +65,9 @@ pub fn router(app: Shared) -> Router {
         .layer(tower_http::limit::RequestBodyLimitLayer::new(app.config.max_body_bytes))
         .layer(tower_http::timeout::RequestBodyTimeoutLayer::new(stall))
         .layer(axum::middleware::from_fn_with_state(app.clone(), door::enter))
-        .with_state(app)
+        .with_state(app);
+    // `Allow` is there outside of the routes only.
+    Router::new().fallback_service(served).layer(axum::middleware::map_response(door::name_the_methods))
 }
 
 /// A JSON text as an answer.

@@ -88,24 +88,33 @@ async fn pop(
             // A consumer that waits would ask again at once.
             tokio::time::sleep(timeout.min(Duration::from_secs(1))).await;
         }
-        return Ok(if wanted.conflation == Some(true) {
-            json(StatusCode::OK, "{\"messages\":[],\"paused\":true,\"conflation\":true}")
-        } else {
-            StatusCode::NO_CONTENT.into_response()
-        });
+        return Ok(paused(wanted.conflation));
     }
-    let target = wanted.target.clone();
-    let popped = if wait { app.polls.wait(wanted, timeout).await } else { app.polls.pop(wanted).await };
+    let (target, conflation) = (wanted.target.clone(), wanted.conflation);
+    let popped =
+        if wait { app.polls.wait(wanted, timeout, app.maintenance.pops()).await } else { app.polls.pop(wanted).await };
     let popped = popped.map_err(|error| {
         let status = error.status();
         refused(error).with_status(status)
     })?;
+    if popped.messages == 0 && app.maintenance.pops_paused() {
+        return Ok(paused(conflation));
+    }
     counts.messages.fetch_add(popped.messages as u64, Relaxed);
     app.metrics.popped(caller.tenant, &target, &popped);
     Ok(match popped.body {
         Some(body) => json(StatusCode::OK, body),
         None => StatusCode::NO_CONTENT.into_response(),
     })
+}
+
+/// The answer while pop maintenance is on.
+fn paused(conflation: Option<bool>) -> Response {
+    if conflation == Some(true) {
+        json(StatusCode::OK, "{\"messages\":[],\"paused\":true,\"conflation\":true}")
+    } else {
+        StatusCode::NO_CONTENT.into_response()
+    }
 }
 
 fn wanted(app: &Shared, caller: &Caller, target: Target, params: &HashMap<String, String>) -> Result<Wanted, Problem> {

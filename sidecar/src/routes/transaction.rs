@@ -29,7 +29,7 @@ async fn transaction(
 ) -> Result<Response, Problem> {
     let text = body::text(&body)?;
     // Not JSON at all is told apart from JSON that is no transaction.
-    queen_core::payload::check_json(text, usize::MAX).map_err(body::bad)?;
+    body::check(text)?;
     match app.database.call(caller.tenant, TRANSACTION, &[&text, &caller.subject]).await {
         Ok(answer) => {
             app.metrics.transacted(caller.tenant);

@@ -50,14 +50,23 @@ pub fn parse_signed_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError>
     raw::list(json, "items", &NAMES, item)
 }
 
-/// As [`parse_push_items`], for a push over HTTP: whatever `traceId` is, it is ignored.
+/// As [`parse_push_items`], for a push over HTTP: whatever `traceId` is, it is ignored. Who writes `data`, as a pop calls
+/// it, instead of `payload`, is told.
 ///
 /// # Errors
 /// As [`parse_push_items`].
 pub fn parse_wire_items(json: &str) -> Result<Vec<PushItem<'_>>, PayloadError> {
+    const NAMES: [&str; 7] = ["queue", "payload", "partition", "transactionId", "data", "headers", "producer"];
     raw::list(json, "items", &NAMES, |index, mut fields| {
-        (fields[4], fields[6]) = (None, None);
-        item(index, fields)
+        let data = fields[4].take();
+        fields[6] = None;
+        match item(index, fields) {
+            Err(PayloadError::NoPayload { index }) if data.is_some() => {
+                let problem = "payload is missing; what a pop calls data is payload here";
+                Err(PayloadError::Item { what: "push", index, problem })
+            }
+            read => read,
+        }
     })
 }
 
@@ -130,6 +139,14 @@ mod tests {
         let json = r#"[{"queue":"q","payload":1,"traceId":"x","producer":5}]"#;
         let item = parse_wire_items(json).unwrap().remove(0);
         assert_eq!((item.trace_id, item.producer), (None, None));
+    }
+
+    #[test]
+    fn over_http_data_for_payload_is_told() {
+        let told = |json| parse_wire_items(json).unwrap_err().to_string();
+        assert!(told(r#"[{"queue":"q","data":1}]"#).contains("what a pop calls data is payload here"));
+        assert!(!told(r#"[{"queue":"q"}]"#).contains("data"));
+        assert_eq!(parse_wire_items(r#"[{"queue":"q","data":1,"payload":2}]"#).unwrap()[0].payload, "2");
     }
 
     #[test]
