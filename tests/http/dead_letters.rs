@@ -1,8 +1,8 @@
 //! Dead letters over HTTP: look, plan, approve, run, decide.
 
 use crate::{queue, shared, sidecar_with};
-use queen_tests::Client;
 use queen_tests::sidecar::{Answer, Method, Sidecar, Value, json};
+use queen_tests::{Client, shared_cluster};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -238,12 +238,11 @@ async fn a_paused_group_gets_nothing_until_it_goes_on() {
 
 #[tokio::test]
 async fn who_may_only_look_sees_encrypted_evidence_redacted() {
-    let environment = [&SECRET[..], &[]].concat();
-    let http = sidecar_with(&environment).await;
-    let sql = http.sql().await;
+    let database = shared_cluster().fresh_database().await;
     let keys = "one:0101010101010101010101010101010101010101010101010101010101010101";
-    let database: String = sql.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
-    sql.batch_execute(&format!("ALTER DATABASE {database} SET queen.encryption_keys = '{keys}'")).await.unwrap();
+    // Before the server connects: sessions take it on when they begin.
+    shared_cluster().psql(&database, &format!("ALTER DATABASE {database} SET queen.encryption_keys = '{keys}'"));
+    let http = Sidecar::start_with(shared_cluster(), &database, &SECRET);
     let sql = http.sql().await;
     sql.batch_execute(
         "SELECT queen.configure('q', '{\"deadLetterPayload\": \"encrypt\", \"redactionAllow\": [\"$.id\"]}'); \

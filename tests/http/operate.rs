@@ -65,7 +65,7 @@ async fn a_queue_tells_what_is_in_it() {
             "segments",
         ],
     );
-    assert_eq!(keys(&detail["options"]).len(), 21);
+    assert_eq!(keys(&detail["options"]).len(), 37);
     let partitions = detail["partitions"].as_array().unwrap();
     assert_eq!((&partitions[0]["name"], &partitions[1]["name"]), (&json!("a"), &json!("b")));
     let stats = &partitions[1]["stats"];

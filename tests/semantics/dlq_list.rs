@@ -1,6 +1,6 @@
 //! Lists, counts and figures of many dead letters.
 
-use crate::support::{Db, lit};
+use crate::support::{Db, filed, lit};
 
 /// Files `count` messages of a queue for a group, one after the other, with this error.
 async fn file(db: &Db, queue: &str, group: &str, error: &str, count: usize) {

@@ -479,8 +479,8 @@ async fn replayed_messages_that_fail_for_good_again_are_counted_for_ever() {
                  SELECT (queen.ack(m.partition_id, m.transaction_id, 'dlq', 'g', m.lease_id)).dlq FROM m";
     assert_eq!(db.rows(again).await, "t");
     assert_eq!(db.rows(figures).await, "0|1");
+    db.run("SELECT queen.dlq_delete_row(id) FROM queen.dlq_list('q', max_rows => 1)").await;
     db.run("UPDATE queen.dlq_tally SET minute = minute - interval '2 hours'").await;
     db.run("SELECT queen.maintain()").await;
-    db.run("SELECT count(*) FROM queen.dlq_list('q')").await;
-    assert_eq!(db.rows(figures).await, "0|1", "also when the tally was folded");
+    assert_eq!(db.rows(figures).await, "0|1", "also when the record is gone and the tally was folded");
 }
