@@ -1,12 +1,16 @@
 -- GET /metrics/prometheus: depths of the first thousand queues by name, all dead letters, and figures of the thousand
 -- consumer groups with the most of them. Of queues that want their evidence protected, the newest records are looked at:
 -- kept as they are though they should be redacted or encrypted, or redacted though they should be encrypted.
+WITH queues AS MATERIALIZED (
+    SELECT queue, pending, processing, dead_letters, options ->> 'deadLetterPayload' AS mode
+      FROM queen.queues
+     ORDER BY queue
+     LIMIT 1000)
 SELECT json_build_object(
-           'queues', (SELECT coalesce(json_agg(row_to_json(q)), '[]')
-                        FROM (SELECT queue, pending, processing, dead_letters
-                                FROM queen.queues
-                               ORDER BY queue
-                               LIMIT 1000) q),
+           'queues', (SELECT coalesce(json_agg(json_build_object(
+                                 'queue', queue, 'pending', pending, 'processing', processing,
+                                 'dead_letters', dead_letters)), '[]')
+                        FROM queues),
            'dead_letters', (SELECT coalesce(sum(dead_letters), 0)::bigint FROM queen.dlq_depth),
            'groups', (SELECT coalesce(json_agg(row_to_json(s)), '[]')
                         FROM (SELECT *
@@ -19,10 +23,9 @@ SELECT json_build_object(
                                   'refused', coalesce(sum(refused), 0))
                          FROM queen.replay_plans),
            'protected', (SELECT coalesce(json_agg(json_build_object('queue', q.queue, 'unprotected', d.n)), '[]')
-                           FROM (SELECT queue, options ->> 'deadLetterPayload' AS mode
-                                   FROM queen.queues
-                                  WHERE options ->> 'deadLetterPayload' IN ('redact', 'encrypt')
-                                  ORDER BY queue
+                           FROM (SELECT queue, mode
+                                   FROM queues
+                                  WHERE mode IN ('redact', 'encrypt') AND dead_letters > 0
                                   LIMIT 100) q
                           CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.redaction = 'none'
                                                             OR q.mode = 'encrypt' AND l.redaction = 'redacted') AS n

@@ -284,6 +284,18 @@ async fn figures_of_dead_letters_are_exposed_with_their_owner() {
 }
 
 #[tokio::test]
+async fn evidence_that_is_kept_less_protected_than_its_queue_wants_is_counted() {
+    let http = sidecar_with(&[]).await;
+    dead_letters(&http, "q", 1).await;
+    dead_letters(&http, "other", 1).await;
+    http.configure("q", &json!({"deadLetterPayload": "redact"})).await;
+    dead_letters(&http, "q", 1).await;
+    let text = http.get("/metrics/prometheus").await.text;
+    let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("queen_dlq_unprotected{")).collect();
+    assert_eq!(lines, [r#"queen_dlq_unprotected{queue="q"} 1"#], "the one that was filed before");
+}
+
+#[tokio::test]
 async fn with_run_replays_off_the_server_leaves_plans_to_others() {
     let http = sidecar_with(&[("QUEEN_RUN_REPLAYS", "false")]).await;
     dead_letters(&http, "q", 2).await;

@@ -1,5 +1,6 @@
 //! Aligned columns for people.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 
 /// Longest cell, in characters.
@@ -24,7 +25,7 @@ impl Table {
 
     /// The text; the head is bold on a terminal, unless NO_COLOR is set.
     pub fn text(&self) -> String {
-        self.render(is_colored())
+        self.render(is_colored(std::env::var_os("NO_COLOR").as_deref(), std::io::stdout().is_terminal()))
     }
 
     fn render(&self, colored: bool) -> String {
@@ -50,9 +51,9 @@ impl Table {
     }
 }
 
-/// Whether colours are wanted: see no-color.org.
-fn is_colored() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stdout().is_terminal()
+/// Whether colours are wanted: on a terminal, unless NO_COLOR says something (no-color.org).
+fn is_colored(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// A cell: one line, not too long, and nothing in it that moves the cursor.
@@ -104,6 +105,14 @@ mod tests {
             format!("QUEUE      PENDING  ERROR\norders           7  a [31m b\nq       1234567890  {long}")
         );
         assert!(table.render(true).starts_with("\x1b[1mQUEUE"));
+    }
+
+    #[test]
+    fn colours_are_for_terminals_whose_people_want_them() {
+        assert!(is_colored(None, true));
+        assert!(is_colored(Some(OsStr::new("")), true));
+        assert!(!is_colored(Some(OsStr::new("1")), true));
+        assert!(!is_colored(None, false));
     }
 
     #[test]
