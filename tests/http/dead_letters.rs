@@ -221,6 +221,46 @@ async fn a_repaired_message_has_the_new_payload_and_names_the_original() {
 }
 
 #[tokio::test]
+async fn during_push_maintenance_nothing_is_replayed() {
+    let http = sidecar_with(&[]).await;
+    dead_letters(&http, "q", 2).await;
+    let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": "q"}, "canary": 0, "rate": 1000});
+    let plan = http.post("/api/v1/dlq/plans", &plan).await.expect(201)["planId"].as_str().unwrap().to_owned();
+    let id = records(&http, "q").await[0]["id"].as_str().unwrap().to_owned();
+    http.post("/api/v1/system/maintenance", &json!({"enabled": true})).await.expect(200);
+    let repair = json!({"payload": 1, "reason": "r"});
+    http.post(&format!("/api/v1/dlq/{id}/repair"), &repair).await.expect(503);
+    http.post_text(&format!("/api/v1/dlq/plans/{plan}/run"), "").await.expect(200);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let status = http.get(&format!("/api/v1/dlq/plans/{plan}")).await.expect(200);
+    assert_eq!((&status["state"], &status["moved"]), (&json!("running"), &json!(0)));
+    http.post("/api/v1/system/maintenance", &json!({"enabled": false})).await.expect(200);
+    until(&http, "", &plan, "done").await;
+}
+
+#[tokio::test]
+async fn the_audit_names_the_subject_of_the_token_whatever_it_did() {
+    let http = sidecar_with(&SECRET).await;
+    file_by_sql(&http, "q", 2).await;
+    http.sql().await.batch_execute("SELECT queen.configure('q', '{\"requireApproval\": false}')").await.unwrap();
+    let listed = ask(&http, EVE, Method::GET, "/api/v1/dlq/list?queue=q", Value::Null).await.expect(200);
+    let id = listed["records"][0]["id"].as_str().unwrap();
+    ask(&http, GRACE, Method::POST, &format!("/api/v1/dlq/{id}/replay"), Value::Null).await.expect(200);
+    ask(&http, GRACE, Method::POST, "/api/v1/consumer-groups/g/queues/q/pause", json!({})).await.expect(200);
+    ask(&http, ADA, Method::DELETE, "/api/v1/dlq?queue=q", Value::Null).await.expect(200);
+    let events = ask(&http, EVE, Method::GET, "/api/v1/dlq/events", Value::Null).await.expect(200);
+    let events: Vec<(&str, &str)> = events["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (e["action"].as_str().unwrap(), e["actor"].as_str().unwrap()))
+        .collect();
+    for wanted in [("moved", "grace"), ("group_paused", "grace"), ("purged", "ada")] {
+        assert!(events.contains(&wanted), "{wanted:?} is not in {events:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_paused_group_gets_nothing_until_it_goes_on() {
     let (http, q) = (shared(), queue());
     http.push(&q, &[json!(1)]).await;
