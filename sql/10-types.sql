@@ -170,8 +170,8 @@ COMMENT ON COLUMN queen.dlq_stat.arrivals_per_minute IS 'Records made, over the 
 COMMENT ON COLUMN queen.dlq_stat.net_per_minute IS 'By how much pending and approved records grew per minute in that time; negative when they shrank.';
 COMMENT ON COLUMN queen.dlq_stat.exhaustion_rate IS 'Of the records made in that time, the share whose retries were spent; NULL if none was made.';
 COMMENT ON COLUMN queen.dlq_stat.top_fingerprints IS 'The five most frequent failures of the pending and approved records: fingerprint, class, code, count.';
-COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Replayed messages that have not failed for good again; NULL where that is not recorded.';
-COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Replayed messages that have; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Records kept of messages that were replayed, less replays_failed_again; not below 0.';
+COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Records ever made of messages that had been replayed before.';
 COMMENT ON COLUMN queen.dlq_stat.owner IS 'Queue option owner.';
 COMMENT ON COLUMN queen.dlq_stat.runbook IS 'Queue option runbook.';
 COMMENT ON COLUMN queen.dlq_stat.severity IS 'Queue option severity.';

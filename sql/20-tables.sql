@@ -159,7 +159,8 @@ CREATE TABLE queen.dlq_tally (
     minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
     filed          bigint NOT NULL,        -- of them, records made
     exhausted      bigint NOT NULL,        -- of those, because the retries were spent
-    n              bigint NOT NULL
+    n              bigint NOT NULL,
+    again          bigint NOT NULL DEFAULT 0 -- of the records made, those of messages that had been replayed before
 ) USING heap;
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
 

@@ -1,11 +1,12 @@
 //! The command line.
 
 use crate::config::Config;
+use crate::operate::Dlq;
 use crate::server;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A message broker inside PostgreSQL: its HTTP server.
+/// A message broker inside PostgreSQL: its HTTP server, and dead letters from the command line.
 #[derive(Parser, Debug)]
 #[command(name = "queen", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -17,6 +18,9 @@ pub struct Cli {
 enum Command {
     /// Serve HTTP in front of a database that has the extension
     Serve(Box<Config>),
+    /// Look at dead letters, plan and run replays
+    #[command(arg_required_else_help = true)]
+    Dlq(Box<Dlq>),
 }
 
 impl Cli {
@@ -30,6 +34,7 @@ impl Cli {
                     ExitCode::FAILURE
                 }
             },
+            Command::Dlq(dlq) => dlq.run(),
         }
     }
 }

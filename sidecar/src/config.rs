@@ -68,6 +68,9 @@ pub struct Config {
     /// Says that only a proxy reaches the server, one that sets or removes x-queen-tenant on each request
     #[arg(long, env = "QUEEN_KV_TRUSTED_PROXY", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
     pub trusted_proxy: bool,
+    /// Run the replay plans that are started; false where something else does (setting queen.worker_databases)
+    #[arg(long, env = "QUEEN_RUN_REPLAYS", default_value_t = true, value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::Set)]
+    pub run_replays: bool,
     /// Log lines: JSON or text
     #[arg(long, env = "QUEEN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,

@@ -31,6 +31,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const LOOK_TIMEOUT: &str = "30s";
 
 const SET_TENANT: Statement = Statement { sql: "SELECT set_config('queen.tenant', $1, true)", types: &[Type::TEXT] };
+const SET_ACTOR: Statement = Statement {
+    sql: "SELECT CASE WHEN $1 <> '' THEN set_config('queen.tenant', $1, true) END, \
+          CASE WHEN $2 <> '' THEN set_config('queen.actor', $2, true) END",
+    types: &[Type::TEXT, Type::TEXT],
+};
 const SET_LIMITS: Statement = Statement {
     sql: "SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), \
           CASE WHEN $2 <> '' THEN set_config('queen.tenant', $2, true) END",
@@ -92,18 +97,7 @@ impl Database {
     /// # Errors
     /// A sentence, when the URL cannot be read.
     pub fn new(config: &Config) -> Result<Database, String> {
-        let mut pg = place::read(&config.database_url)?;
-        if pg.get_application_name().is_none() {
-            pg.application_name("queen-sidecar");
-        }
-        if pg.get_connect_timeout().is_none() {
-            pg.connect_timeout(PATIENCE);
-        }
-        pg.keepalives_idle(Duration::from_secs(30));
-        pg.tcp_user_timeout(Duration::from_secs(30));
-        // Servers do not encrypt on a socket of their own machine.
-        let local = pg.get_hosts().iter().all(|host| matches!(host, tokio_postgres::config::Host::Unix(_)));
-        let tls = if local { None } else { Some(tls::connector(pg.get_ssl_mode())?) };
+        let (pg, tls) = settings(&config.database_url, "queen-sidecar")?;
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match &tls {
             Some(tls) => Manager::from_config(pg.clone(), tls.clone(), recycling),
@@ -134,6 +128,26 @@ impl Database {
         } else {
             self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
         };
+        row.as_ref().map_or_else(|| Ok(String::new()), text)
+    }
+
+    /// As [`Database::call`], in the name of somebody that the server has authenticated: the audit names them. Without a
+    /// name it is the login that acts.
+    ///
+    /// # Errors
+    /// As [`Database::call`].
+    pub async fn act(
+        &self,
+        tenant: Tenant,
+        actor: Option<&str>,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<String, CallError> {
+        let Some(actor) = actor.filter(|actor| !actor.is_empty()) else {
+            return self.call(tenant, statement, params).await;
+        };
+        let id = if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() };
+        let row = self.in_transaction(SET_ACTOR, &[&id, &actor], statement, params).await?;
         row.as_ref().map_or_else(|| Ok(String::new()), text)
     }
 
@@ -232,19 +246,7 @@ impl Database {
     /// # Errors
     /// The driver's.
     pub async fn connect(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
-        let client = match &self.tls {
-            Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await?;
-                tokio::spawn(connection);
-                client
-            }
-            None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
-                tokio::spawn(connection);
-                client
-            }
-        };
-        Ok(client)
+        connect(&self.config, self.tls.as_ref()).await
     }
 
     /// Connections: how many there are, are idle, and how many calls wait for one.
@@ -260,6 +262,49 @@ impl Database {
             CallError::NoConnection
         })
     }
+}
+
+/// How to connect: what the URL says, and what it leaves out.
+///
+/// # Errors
+/// A sentence, when the URL cannot be read.
+pub fn settings(url: &str, name: &str) -> Result<(tokio_postgres::Config, Option<MakeRustlsConnect>), String> {
+    let mut pg = place::read(url)?;
+    if pg.get_application_name().is_none() {
+        pg.application_name(name);
+    }
+    if pg.get_connect_timeout().is_none() {
+        pg.connect_timeout(PATIENCE);
+    }
+    pg.keepalives_idle(Duration::from_secs(30));
+    pg.tcp_user_timeout(Duration::from_secs(30));
+    // Servers do not encrypt on a socket of their own machine.
+    let local = pg.get_hosts().iter().all(|host| matches!(host, tokio_postgres::config::Host::Unix(_)));
+    let tls = if local { None } else { Some(tls::connector(pg.get_ssl_mode())?) };
+    Ok((pg, tls))
+}
+
+/// A connection outside any pool. Ends when the client is dropped.
+///
+/// # Errors
+/// The driver's.
+pub async fn connect(
+    config: &tokio_postgres::Config,
+    tls: Option<&MakeRustlsConnect>,
+) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    let client = match tls {
+        Some(tls) => {
+            let (client, connection) = config.connect(tls.clone()).await?;
+            tokio::spawn(connection);
+            client
+        }
+        None => {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(connection);
+            client
+        }
+    };
+    Ok(client)
 }
 
 /// A pooled connection with a call under way. When the call is dropped halfway, because its client left, the connection

@@ -1,4 +1,4 @@
-//! Depths of queues and of their dead letters, for monitoring: asked of the database seldom, however often somebody looks.
+//! Depths of queues and figures of their dead letters, for monitoring: asked of the database seldom, however often somebody looks.
 //!
 //! The cost is bounded: one query at a time, of at most [`MAX_QUEUES`] queues, and after each a pause of [`PAUSE`] or of
 //! ten times what it took.
@@ -25,6 +25,64 @@ pub struct Answer {
     pub queues: Vec<Depth>,
     /// All dead letters of the tenant.
     pub dead_letters: i64,
+    /// Dead letters by queue and consumer group, the most first.
+    pub groups: Vec<DeadLetters>,
+    /// Records that replay plans came to, by what came of them.
+    pub replays: Replays,
+    /// Queues that want their evidence redacted or encrypted.
+    pub protected: Vec<Protected>,
+}
+
+/// Dead letters of a consumer group in a queue: see `queen.dlq_stats`.
+#[derive(Deserialize, Clone, Default, Debug)]
+#[allow(missing_docs)]
+pub struct DeadLetters {
+    pub queue: String,
+    pub consumer_group: String,
+    pub pending: i64,
+    pub approved: i64,
+    pub replayed: i64,
+    pub discarded: i64,
+    pub oldest_pending_seconds: f64,
+    pub arrivals_per_minute: f64,
+    pub net_per_minute: f64,
+    pub exhaustion_rate: Option<f64>,
+    pub top_fingerprints: Vec<Fingerprint>,
+    pub replays_ok: Option<i64>,
+    pub replays_failed_again: Option<i64>,
+    pub owner: String,
+    pub runbook: String,
+    pub severity: String,
+}
+
+/// A failure and how many records have it.
+#[derive(Deserialize, Clone, Default, Debug)]
+#[allow(missing_docs)]
+pub struct Fingerprint {
+    pub fingerprint: String,
+    pub class: String,
+    pub code: String,
+    pub count: i64,
+}
+
+/// Sums over all plans.
+#[derive(Deserialize, Clone, Default, Debug)]
+#[allow(missing_docs)]
+pub struct Replays {
+    pub moved: i64,
+    pub duplicate: i64,
+    pub failed: i64,
+    pub gone: i64,
+    pub refused: i64,
+}
+
+/// A queue that protects its evidence.
+#[derive(Deserialize, Clone, Default, Debug)]
+pub struct Protected {
+    /// Its name.
+    pub queue: String,
+    /// Of its newest open records, those that are kept less protected than the queue wants.
+    pub unprotected: i64,
 }
 
 /// One queue.

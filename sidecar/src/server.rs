@@ -8,6 +8,7 @@ use crate::depths::Depths;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Metrics, sampler};
 use crate::polls::Polls;
+use crate::replays;
 use crate::routes;
 use crate::state::App;
 use hyper::service::{Service, service_fn};
@@ -107,6 +108,9 @@ async fn serve(config: Config) -> Result<(), String> {
         (Duration::from_secs(config.client_timeout_seconds), Duration::from_secs(config.drain_seconds));
     let places = Arc::new(Semaphore::new(connections_possible(&config)));
     let app = app(config)?;
+    if app.config.run_replays {
+        tokio::spawn(replays::keep(app.clone()));
+    }
     let router = routes::router(app.clone());
     let connections = GracefulShutdown::new();
     let closing = watch::Sender::new(false);

@@ -292,8 +292,8 @@ COMMENT ON COLUMN queen.dlq_stat.arrivals_per_minute IS 'Records made, over the 
 COMMENT ON COLUMN queen.dlq_stat.net_per_minute IS 'By how much pending and approved records grew per minute in that time; negative when they shrank.';
 COMMENT ON COLUMN queen.dlq_stat.exhaustion_rate IS 'Of the records made in that time, the share whose retries were spent; NULL if none was made.';
 COMMENT ON COLUMN queen.dlq_stat.top_fingerprints IS 'The five most frequent failures of the pending and approved records: fingerprint, class, code, count.';
-COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Replayed messages that have not failed for good again; NULL where that is not recorded.';
-COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Replayed messages that have; NULL where that is not recorded.';
+COMMENT ON COLUMN queen.dlq_stat.replays_ok IS 'Records kept of messages that were replayed, less replays_failed_again; not below 0.';
+COMMENT ON COLUMN queen.dlq_stat.replays_failed_again IS 'Records ever made of messages that had been replayed before.';
 COMMENT ON COLUMN queen.dlq_stat.owner IS 'Queue option owner.';
 COMMENT ON COLUMN queen.dlq_stat.runbook IS 'Queue option runbook.';
 COMMENT ON COLUMN queen.dlq_stat.severity IS 'Queue option severity.';
@@ -593,7 +593,8 @@ CREATE TABLE queen.dlq_tally (
     minute         timestamptz NOT NULL,   -- of the change; -infinity once it is older than an hour
     filed          bigint NOT NULL,        -- of them, records made
     exhausted      bigint NOT NULL,        -- of those, because the retries were spent
-    n              bigint NOT NULL
+    n              bigint NOT NULL,
+    again          bigint NOT NULL DEFAULT 0 -- of the records made, those of messages that had been replayed before
 ) USING heap;
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
 
@@ -1960,6 +1961,28 @@ COMMENT ON FUNCTION queen.dlq_purge(text, text) IS
 Example: SELECT queen.dlq_purge(''orders'', ''billing'');';
 REVOKE ALL ON FUNCTION queen.dlq_purge(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_purge(text, text) TO queen_admin, queen_sidecar;
+
+-- functions/dlq_record_json.sql
+
+-- queen.dlq_record_json: one dead letter with all its evidence.
+--
+-- Arguments:
+--   dlq_id    Id of the record.
+--   redacted  Show a payload that is kept encrypted as queen_viewer sees it, whoever asks.
+-- Result: The record as an element of dlq_list_json's records, whatever its status; NULL: there is none.
+-- Errors: 22023 (dlq_id NULL).
+-- Tables: queen.dead_letter_record, queen.queue (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_record_json(dlq_id uuid, redacted boolean DEFAULT false)
+    RETURNS text
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'queen_dlq_record_json';
+
+COMMENT ON FUNCTION queen.dlq_record_json(uuid, boolean) IS
+'One dead letter with all its evidence, as JSON.
+Example: SELECT queen.dlq_record_json(id)::json ->> ''error'' FROM queen.dlq(''orders'');';
+REVOKE ALL ON FUNCTION queen.dlq_record_json(uuid, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_record_json(uuid, boolean) TO queen_viewer, queen_sidecar;
 
 -- functions/dlq_repair.sql
 
@@ -3347,7 +3370,7 @@ BEGIN
                   USING ERRCODE = 'QN025';
         END IF;
         IF plan.planned <> coalesce(cardinality(ids), 0)
-           OR plan.digest <> queen.replay_digest(plan, ids)
+           OR plan.digest <> queen.replay_digest(plan, coalesce(ids, '{}'))
            OR plan.approved_digest <> plan.digest THEN
             RAISE EXCEPTION 'replay plan % is not what was planned', of_plan
                   USING ERRCODE = 'QN024', HINT = 'Make a new plan.';

@@ -36,7 +36,7 @@ BEGIN
                   USING ERRCODE = 'QN025';
         END IF;
         IF plan.planned <> coalesce(cardinality(ids), 0)
-           OR plan.digest <> queen.replay_digest(plan, ids)
+           OR plan.digest <> queen.replay_digest(plan, coalesce(ids, '{}'))
            OR plan.approved_digest <> plan.digest THEN
             RAISE EXCEPTION 'replay plan % is not what was planned', of_plan
                   USING ERRCODE = 'QN024', HINT = 'Make a new plan.';

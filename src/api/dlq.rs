@@ -140,6 +140,14 @@ pub fn dlq_list_json(call: &Call) -> Result<Datum> {
     Ok(call.value(Value::Text(&format!("{{\"records\":[{}],\"next\":{next}}}", out.join(",")))))
 }
 
+/// `queen.dlq_record_json(dlq_id, redacted) → text`: one record as `dlq_list_json` shows it, whatever its status.
+pub fn dlq_record_json(call: &Call) -> Result<Datum> {
+    let id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
+    let Some(record) = dead_letter::find(guc::tenant()?, id) else { return Ok(call.value(Value::Null)) };
+    let (text, sealed) = Window::new(call.bool(1).unwrap_or(false)).show(&record).map(|(t, s)| (t.into_owned(), s))?;
+    Ok(call.value(Value::Text(&object(&record, &text, sealed))))
+}
+
 /// A record as JSON; its payload is spliced in as it is, whatever jsonb can hold.
 fn object(r: &Record, text: &str, sealed: bool) -> String {
     let raw = |text: &str| -> Box<RawValue> {
@@ -246,8 +254,8 @@ pub fn dlq_stats(call: &Call) -> Result<Datum> {
             float(s.net),
             s.exhaustion.map_or(Value::Null, float),
             jsonb(&s.top),
-            Value::Null,
-            Value::Null,
+            Value::Int8((s.replayed - s.again).max(0)),
+            Value::Int8(s.again),
             Value::Text(&s.owner),
             Value::Text(&s.runbook),
             Value::Text(&s.severity),

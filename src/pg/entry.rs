@@ -57,6 +57,7 @@ sql_functions! {
     queen_dlq, pg_finfo_queen_dlq => READS api::dlq::dlq;
     queen_dlq_list, pg_finfo_queen_dlq_list => READS api::dlq::dlq_list;
     queen_dlq_list_json, pg_finfo_queen_dlq_list_json => READS api::dlq::dlq_list_json;
+    queen_dlq_record_json, pg_finfo_queen_dlq_record_json => READS api::dlq::dlq_record_json;
     queen_dlq_count, pg_finfo_queen_dlq_count => READS api::dlq::dlq_count;
     queen_dlq_stats, pg_finfo_queen_dlq_stats => READS api::dlq::dlq_stats;
     queen_dlq_move_v1, pg_finfo_queen_dlq_move_v1 => WRITES api::dlq_move::dlq_move_v1;

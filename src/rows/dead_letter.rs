@@ -357,6 +357,12 @@ pub fn at(
     )
 }
 
+/// The record, whatever has become of it.
+pub fn find(tenant: u128, id: u128) -> Option<Record> {
+    select("queen.dead_letter_record r WHERE r.tenant = $1 AND r.id = $2", &[uuid(tenant).into(), uuid(id).into()])
+        .pop()
+}
+
 /// The record, locked until the transaction ends.
 pub fn lock(tenant: u128, id: u128) -> Option<Record> {
     let statement = format!(

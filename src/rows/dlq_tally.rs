@@ -72,6 +72,7 @@ pub fn count_filed(tables: &Tables, r: &Record, kind: u128) {
         Value::Int8(1),
         Value::Int8(i64::from(r.reason == "retries_exhausted")),
         Value::Int8(1),
+        Value::Int8(i64::from(r.hops > 0)),
     ]);
 }
 
@@ -134,13 +135,13 @@ pub fn fold() {
                 "WITH gone AS (DELETE FROM queen.dlq_tally RETURNING *) \
                  INSERT INTO queen.dlq_tally \
                  SELECT g.tenant, g.queue, g.consumer_group, g.failure_class, g.error_code, g.fingerprint, g.status, g.kind, \
-                        m.minute, sum(g.filed), sum(g.exhausted), sum(g.n) \
+                        m.minute, sum(g.filed), sum(g.exhausted), sum(g.n), sum(g.again) \
                    FROM gone g \
                   CROSS JOIN LATERAL (SELECT CASE WHEN g.minute > clock_timestamp() - interval '61 minutes' THEN g.minute \
                                                   ELSE '-infinity' END AS minute) m \
                   GROUP BY g.tenant, g.queue, g.consumer_group, g.failure_class, g.error_code, g.fingerprint, g.status, \
                            g.kind, m.minute \
-                 HAVING sum(g.n) <> 0 OR m.minute <> '-infinity' AND sum(g.filed) <> 0",
+                 HAVING sum(g.n) <> 0 OR sum(g.again) <> 0 OR m.minute <> '-infinity' AND sum(g.filed) <> 0",
                 None,
                 &[],
             )
@@ -157,6 +158,8 @@ pub struct Stat {
     pub approved: i64,
     pub replayed: i64,
     pub discarded: i64,
+    /// Records ever made of messages that had been replayed before.
+    pub again: i64,
     pub oldest: Option<i64>,
     pub oldest_seconds: f64,
     pub arrivals: f64,
@@ -176,7 +179,7 @@ const STATS: &str = r#"
                coalesce(sum(t.filed) FILTER (WHERE t.minute >= c.since), 0)::bigint AS filed,
                coalesce(sum(t.exhausted) FILTER (WHERE t.minute >= c.since), 0)::bigint AS exhausted,
                coalesce(sum(t.n) FILTER (WHERE t.minute >= c.since AND t.status IN ('pending', 'approved')), 0)::bigint AS net,
-               count(*) AS rows
+               sum(t.again)::bigint AS again, count(*) AS rows
           FROM queen.dlq_tally t CROSS JOIN clock c
          WHERE t.tenant = $1 AND ($2 IS NULL OR t.queue = $2) AND ($3 IS NULL OR t.consumer_group = $3)
          GROUP BY t.queue, t.consumer_group, t.failure_class, t.error_code, t.fingerprint, t.kind, t.status),
@@ -204,14 +207,15 @@ const STATS: &str = r#"
                coalesce(sum(k.n) FILTER (WHERE k.status = 'approved'), 0)::bigint AS approved,
                coalesce(sum(k.n) FILTER (WHERE k.status = 'replayed'), 0)::bigint AS replayed,
                coalesce(sum(k.n) FILTER (WHERE k.status = 'discarded'), 0)::bigint AS discarded,
-               sum(k.filed) AS filed, sum(k.exhausted) AS exhausted, sum(k.net) AS net, sum(k.rows)::bigint AS rows, count(*) AS kinds
+               sum(k.filed) AS filed, sum(k.exhausted) AS exhausted, sum(k.net) AS net, sum(k.rows)::bigint AS rows, count(*) AS kinds,
+               sum(k.again)::bigint AS again
           FROM kinds k GROUP BY k.queue, k.consumer_group)
     SELECT g.queue, g.consumer_group, g.pending, g.approved, g.replayed, g.discarded, o.at,
            coalesce(extract(epoch FROM c.now - o.at), 0)::double precision,
            (g.filed / w.minutes)::double precision, (g.net / w.minutes)::double precision,
            (g.exhausted::numeric / nullif(g.filed, 0))::double precision, coalesce(t.list, '[]'),
            coalesce(q.options::json ->> 'owner', ''), coalesce(q.options::json ->> 'runbook', ''),
-           coalesce(q.options::json ->> 'severity', ''), g.rows, g.kinds
+           coalesce(q.options::json ->> 'severity', ''), g.rows, g.kinds, g.again
       FROM groups g
      CROSS JOIN clock c
      CROSS JOIN LATERAL (SELECT extract(epoch FROM c.now - c.since) / 60 AS minutes) w
@@ -238,6 +242,7 @@ pub fn stats(tenant: u128, queue: Option<&str>, group: Option<&str>, minutes: i3
                     approved: row[4].value()?.unwrap_or_default(),
                     replayed: row[5].value()?.unwrap_or_default(),
                     discarded: row[6].value()?.unwrap_or_default(),
+                    again: row[18].value()?.unwrap_or_default(),
                     oldest: row[7].value::<TimestampWithTimeZone>()?.map(i64::from),
                     oldest_seconds: row[8].value()?.unwrap_or_default(),
                     arrivals: row[9].value()?.unwrap_or_default(),

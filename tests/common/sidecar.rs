@@ -274,7 +274,8 @@ extern "C" fn remove_folders() {
     }
 }
 
-fn program() -> PathBuf {
+/// The program under test.
+pub fn program() -> PathBuf {
     match std::env::var_os("QUEEN_PROGRAM") {
         Some(program) => program.into(),
         None => {

@@ -1,9 +1,11 @@
 //! The HTTP door, from outside: the server as a process, requests over TCP.
 
 mod ack;
+mod cli;
 mod coalesce;
 mod configure;
 mod crash;
+mod dead_letters;
 mod door;
 mod ending;
 mod fitness;

@@ -53,6 +53,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("dlq", "", &view_or_serve),
         call("dlq_list", "", &view_or_serve),
         call("dlq_list_json", "", &view_or_serve),
+        call("dlq_record_json", "gen_random_uuid()", &view_or_serve),
         call("dlq_count", "", &view_or_serve),
         call("dlq_stats", "", &view_or_serve),
         // A trigger.
@@ -70,6 +71,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("dlq_count", "", &view_or_serve),
         call("dlq_stats", "", &view_or_serve),
         call("dlq_list_json", "", &view_or_serve),
+        call("dlq_record_json", "gen_random_uuid()", &view_or_serve),
         call("dlq_plan", &format!("'r', 'c', ids => ARRAY[{ID}]::uuid[]"), &operate_or_serve),
         call("dlq_approve", some, &operate_or_serve),
         call("dlq_run", some, &operate_or_serve),

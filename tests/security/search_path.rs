@@ -69,6 +69,7 @@ const CALLS: &[&str] = &[
     "SELECT queen.dlq('q', 'g')",
     "SELECT queen.dlq_list('q', status => 'all')",
     "SELECT queen.dlq_list_json('q', error_code => 'x')",
+    "SELECT queen.dlq_record_json(id) FROM queen.dlq('q')",
     "SELECT queen.dlq_count('q')",
     "SELECT queen.dlq_stats('q')",
     "SELECT queen.dlq_move_v1(d.id) FROM queen.dlq('q', 'g') d",

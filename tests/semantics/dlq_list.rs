@@ -1,6 +1,6 @@
 //! Lists, counts and figures of many dead letters.
 
-use crate::support::{Db, lit};
+use crate::support::{Db, filed, lit};
 
 /// Files `count` messages of a queue for a group, one after the other, with this error.
 async fn file(db: &Db, queue: &str, group: &str, error: &str, count: usize) {
@@ -208,4 +208,18 @@ async fn a_reader_folds_a_long_tally_and_nobody_waits_for_another_who_does() {
     assert_eq!(other.rows("SELECT queen.dlq_count()").await, counted);
     other.run("COMMIT").await;
     db.run("COMMIT").await;
+}
+
+#[tokio::test]
+async fn a_record_is_found_by_its_id_whatever_its_status() {
+    let db = Db::new().await;
+    let id = filed(&db, "g").await;
+    let list = "SELECT queen.dlq_list_json('q', status => 'all')::json -> 'records' ->> 0";
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_record_json('{id}')")).await, db.rows(list).await);
+    db.run(&format!("SELECT queen.dlq_discard(ARRAY['{id}'::uuid], 'test', 'n')")).await;
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_record_json('{id}')::json ->> 'status'")).await, "discarded");
+    assert_eq!(db.rows("SELECT queen.dlq_record_json(gen_random_uuid()) IS NULL").await, "t");
+    assert_eq!(db.state("SELECT queen.dlq_record_json(NULL)").await, "22023");
+    db.run("SET queen.tenant = '00000000-0000-4000-8000-00000000000b'").await;
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_record_json('{id}') IS NULL")).await, "t", "another tenant's");
 }

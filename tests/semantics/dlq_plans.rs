@@ -455,3 +455,32 @@ async fn several_plans_run_side_by_side_each_at_its_own_rate() {
                    FROM queen.replay_plan p JOIN queen.replay_item i USING (plan_id) GROUP BY 1 ORDER BY 1";
     assert_eq!(db.rows(spans).await, "20|20|t\n40|40|t");
 }
+
+#[tokio::test]
+async fn a_plan_that_selects_nothing_runs_to_its_end() {
+    let db = Db::new().await;
+    let plan = planned(&db, "").await;
+    step(&db, "dlq_run", &plan).await;
+    run(&db).await;
+    assert_eq!(status(&db, &plan).await["state"], "done");
+}
+
+#[tokio::test]
+async fn replayed_messages_that_fail_for_good_again_are_counted_for_ever() {
+    let db = Db::new().await;
+    filed(&db, "g").await;
+    let figures = "SELECT replays_ok, replays_failed_again FROM queen.dlq_stats('q')";
+    assert_eq!(db.rows(figures).await, "0|0");
+    let plan = planned(&db, ", canary => 0").await;
+    step(&db, "dlq_run", &plan).await;
+    run(&db).await;
+    assert_eq!(db.rows(figures).await, "1|0", "not settled yet, and not failed");
+    let again = "WITH m AS MATERIALIZED (SELECT * FROM queen.pop('q', 'g')) \
+                 SELECT (queen.ack(m.partition_id, m.transaction_id, 'dlq', 'g', m.lease_id)).dlq FROM m";
+    assert_eq!(db.rows(again).await, "t");
+    assert_eq!(db.rows(figures).await, "0|1");
+    db.run("SELECT queen.dlq_delete_row(id) FROM queen.dlq_list('q', max_rows => 1)").await;
+    db.run("UPDATE queen.dlq_tally SET minute = minute - interval '2 hours'").await;
+    db.run("SELECT queen.maintain()").await;
+    assert_eq!(db.rows(figures).await, "0|1", "also when the record is gone and the tally was folded");
+}

@@ -42,6 +42,12 @@ pub fn run(root: &Path, postgres: &Postgres) -> Result<()> {
     Ok(())
 }
 
+/// Examples for those who watch the server.
+const MONITORING: [(&str, &[u8]); 2] = [
+    ("alerts.yml", include_bytes!("../../monitoring/alerts.yml")),
+    ("grafana-dashboard.json", include_bytes!("../../monitoring/grafana-dashboard.json")),
+];
+
 /// `queen-VERSION-pgMAJOR-ARCH.tar.gz`: one folder with an `install.sh` for any PostgreSQL of that
 /// major version.
 fn archive(parts: &Parts, root: &Path, postgres: &Postgres, stage: &Path, out: &Path, epoch: &str) -> Result<PathBuf> {
@@ -56,6 +62,9 @@ fn archive(parts: &Parts, root: &Path, postgres: &Postgres, stage: &Path, out: &
     }
     program(&top.join("bin").join(NAME), &parts.server)?;
     put(&top.join("bin/queen.service"), &parts.unit)?;
+    for (file, bytes) in MONITORING {
+        put(&top.join("monitoring").join(file), bytes)?;
+    }
     let script = fs::read_to_string(root.join("scripts/install-package.sh"))?.replace("@MAJOR@", &postgres.major);
     program(&top.join("install.sh"), script.as_bytes())?;
 
@@ -99,10 +108,15 @@ fn debian_server(parts: &Parts, stage: &Path, out: &Path, epoch: &str) -> Result
     let package = format!("{NAME}-http");
     let top = stage.join(&package);
     program(&top.join("usr/bin").join(NAME), &parts.server)?;
-    put(&top.join("usr/share/doc").join(&package).join("examples/queen.service"), &parts.unit)?;
+    let examples = top.join("usr/share/doc").join(&package).join("examples");
+    put(&examples.join("queen.service"), &parts.unit)?;
+    for (file, bytes) in MONITORING {
+        put(&examples.join(file), bytes)?;
+    }
     let description = "HTTP server for the message broker queen
  Speaks the wire of Queen MQ 1.6 in front of a PostgreSQL that has the
- extension. An example of a systemd unit is among the documents.";
+ extension, and has commands for its dead letters. Examples of a systemd
+ unit, of alerts and of a dashboard are among the documents.";
     debian(parts, &top, &package, "libgcc-s1, ", description, out, epoch)
 }
 

@@ -27,6 +27,8 @@ use token::Tokens;
 pub struct Identity {
     /// Claim `sub`: becomes the producer of what is pushed.
     pub subject: Option<String>,
+    /// Whether it may change things: then it sees evidence that is kept encrypted.
+    pub may_change: bool,
 }
 
 /// Decides who may enter.
@@ -68,7 +70,9 @@ impl Auth {
     /// # Errors
     /// 401: no token, or a bad one. 403: a good one whose roles do not suffice. 503: the key set could never be fetched.
     pub async fn admit(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Identity, Problem> {
-        let Some(gate) = &self.gate else { return Ok(Identity::default()) };
+        let Some(gate) = &self.gate else {
+            return Ok(Identity { subject: None, may_change: true });
+        };
         gate.admit(method, path, headers).await.map_err(|refusal| {
             tracing::debug!(%method, path, %refusal, "not let in");
             refusal.into()
@@ -87,10 +91,12 @@ impl Gate {
         }
         let claims = self.tokens.check(headers, now()).await?;
         let has = |name: &String| claims.roles.contains(name);
-        if !self.roles.iter().any(|(role, name)| role.satisfies(level) && has(name)) {
+        let may = |level| self.roles.iter().any(|(role, name)| role.satisfies(level) && has(name));
+        if !may(level) {
             return Err(Refusal::Forbidden);
         }
-        Ok(Identity { subject: claims.subject })
+        let may_change = may(Level::ReadWrite);
+        Ok(Identity { subject: claims.subject, may_change })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Counters of this process since its start, and what happened minute by minute.
 
+pub mod dead_letters;
 pub mod exposition;
 pub mod minutes;
 pub mod process;

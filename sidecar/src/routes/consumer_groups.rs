@@ -23,6 +23,8 @@ pub fn routes() -> Router<Shared> {
         .route("/api/v1/consumer-groups/{group}/subscription", post(subscription))
         .route("/api/v1/consumer-groups/{group}/queues/{queue}", delete(drop_in_queue))
         .route("/api/v1/consumer-groups/{group}/queues/{queue}/seek", post(seek_queue))
+        .route("/api/v1/consumer-groups/{group}/queues/{queue}/pause", post(pause))
+        .route("/api/v1/consumer-groups/{group}/queues/{queue}/resume", post(resume))
         .route("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", post(seek_partition))
 }
 
@@ -41,6 +43,10 @@ const SEEK: Statement = Statement {
     sql: "SELECT queen.seek($1, $2, to_end => $3, to_timestamp => $4::text::timestamptz, partition => $5)::text",
     types: &[Type::TEXT, Type::TEXT, Type::BOOL, Type::TEXT, Type::TEXT],
 };
+const PAUSE: Statement =
+    Statement { sql: "SELECT queen.pause_group($1, $2, $3)::text", types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+const RESUME: Statement =
+    Statement { sql: "SELECT queen.resume_group($1, $2)::text", types: &[Type::TEXT, Type::TEXT] };
 /// Seconds behind that count as lagging.
 const LAG_SECONDS: f64 = 3600.0;
 
@@ -192,6 +198,34 @@ async fn seek_partition(
         "targetTimestamp": to.time, "updated": true,
     });
     Ok(json(StatusCode::OK, body.to_string()))
+}
+
+async fn pause(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path((group, queue)): Path<(String, String)>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let [reason] = body::optional_object(&body, &["reason"])?;
+    let reason = body::string(reason, "reason")?;
+    let subject = caller.subject.as_deref();
+    let changed = app.database.act(caller.tenant, subject, PAUSE, &[&queue, &group, &reason]).await?;
+    Ok(turned(&queue, &group, true, &changed))
+}
+
+async fn resume(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path((group, queue)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let subject = caller.subject.as_deref();
+    let changed = app.database.act(caller.tenant, subject, RESUME, &[&queue, &group]).await?;
+    Ok(turned(&queue, &group, false, &changed))
+}
+
+fn turned(queue: &str, group: &str, pause: bool, changed: &str) -> Response {
+    let body = value!({ "consumerGroup": group, "queueName": queue, "pause": pause, "changed": changed == "true" });
+    json(StatusCode::OK, body.to_string())
 }
 
 #[cfg(test)]

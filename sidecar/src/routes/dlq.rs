@@ -48,7 +48,12 @@ async fn purge(
         })));
     };
     let group = text_param(&params, "consumerGroup");
-    let deleted: i64 = app.database.call(caller.tenant, PURGE, &[&queue, &group]).await?.parse().unwrap_or(0);
+    let deleted: i64 = app
+        .database
+        .act(caller.tenant, caller.subject.as_deref(), PURGE, &[&queue, &group])
+        .await?
+        .parse()
+        .unwrap_or(0);
     let body = value!({ "success": true, "deleted": deleted, "queue": queue, "consumerGroup": group });
     Ok(json(StatusCode::OK, body.to_string()))
 }
@@ -109,7 +114,7 @@ pub async fn replay_row(
     queue: Option<&str>,
     partition: Option<&str>,
 ) -> Result<Option<Response>, Problem> {
-    let answer = app.database.call(caller.tenant, MOVE, &[&row, &queue, &partition]).await;
+    let answer = app.database.act(caller.tenant, caller.subject.as_deref(), MOVE, &[&row, &queue, &partition]).await;
     let verdict = answer.map_err(refused)?;
     let verdict: Value = serde_json::from_str(&verdict).map_err(|_| refused(CallError::Lost))?;
     let result = verdict["result"].as_str().unwrap_or_default();

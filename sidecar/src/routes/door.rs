@@ -21,6 +21,8 @@ pub struct Caller {
     pub tenant: Tenant,
     /// The authenticated subject.
     pub subject: Option<String>,
+    /// Whether it may change things.
+    pub may_change: bool,
 }
 
 /// Lets a request in.
@@ -65,9 +67,9 @@ pub async fn name_the_methods(response: Response) -> Response {
 }
 
 async fn caller(app: &Shared, method: &Method, path: &str, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let Identity { subject } = app.auth.admit(method, path, headers).await?;
+    let Identity { subject, may_change } = app.auth.admit(method, path, headers).await?;
     let tenant = if app.config.tenancy_header { Tenant::of(headers)? } else { Tenant::default() };
-    Ok(Caller { tenant, subject })
+    Ok(Caller { tenant, subject, may_change })
 }
 
 /// The client's own id, if it is a sensible one.

@@ -4,6 +4,7 @@ use super::json;
 use super::system::buffer_status;
 use crate::depths;
 use crate::maintenance::BufferStatus;
+use crate::metrics::dead_letters;
 use crate::metrics::exposition::{CONTENT_TYPE, Exposition, Kind};
 use crate::metrics::{Counts, Operation, process};
 use crate::state::{App, Shared};
@@ -54,6 +55,7 @@ async fn prometheus(State(app): State<Shared>) -> Response {
     maintenance_families(&app, &buffer, &mut text);
     if let Some(depths) = depths {
         depth_families(&depths, &mut text);
+        dead_letters::families(&depths, &mut text);
     }
     let headers = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::CACHE_CONTROL, "no-cache")];
     (StatusCode::OK, headers, text.finish()).into_response()

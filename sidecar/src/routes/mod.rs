@@ -4,6 +4,7 @@ mod ack;
 mod analytics;
 mod configure;
 mod consumer_groups;
+mod dead_letters;
 mod dlq;
 mod door;
 mod health;
@@ -44,6 +45,7 @@ pub fn router(app: Shared) -> Router {
         resources::routes(),
         messages::routes(),
         dlq::routes(),
+        dead_letters::routes(),
         consumer_groups::routes(),
         traces::routes(),
         health::routes(),

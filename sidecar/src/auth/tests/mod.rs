@@ -72,7 +72,7 @@ async fn push(auth: &Auth, authorization: &str) -> Result<Identity, Problem> {
 }
 
 fn alice() -> Result<Identity, Problem> {
-    Ok(Identity { subject: Some("alice".to_owned()) })
+    Ok(Identity { subject: Some("alice".to_owned()), may_change: true })
 }
 
 /// An answer of this status whose body is `{"error": …}` and nothing else.

@@ -1,0 +1,167 @@
+use super::list::{Filter, without_payload};
+use super::outcome::{Failure, Outcome};
+use super::session::{Session, id, parsed, print};
+use super::table::{Table, cell};
+use super::watch;
+use crate::database::Param;
+use crate::dead_letters::{MAKE_PLAN, PLAN, PLANS};
+use clap::Args;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  queen dlq plan --queue orders --class transient --reason 'warehouse was down' \\
+      --remediation 'change 4711' --dry-run          what it would be; nothing is written
+  queen dlq plan --id 8f1c… --id 03aa… --reason 'fixed' --remediation 'release 7.2' --rate 100
+  queen dlq plan --queue orders --match '$ ? (@.total > 100)' --reason … --remediation …
+  queen dlq plan --list                              the plans, newest first
+  queen dlq plan --status PLAN                       how far one is")]
+pub struct Plan {
+    #[command(flatten)]
+    filter: Filter,
+    /// Only records whose payload this JSON path finds something in
+    #[arg(long = "match", value_name = "JSONPATH")]
+    payload: Option<String>,
+    /// Exactly this record; may be given several times, and not with a filter
+    #[arg(long = "id", value_parser = id)]
+    ids: Vec<Uuid>,
+    /// Why
+    #[arg(long, required_unless_present_any = ["list", "status"])]
+    reason: Option<String>,
+    /// What was done about the cause: a change, a ticket
+    #[arg(long, required_unless_present_any = ["list", "status"])]
+    remediation: Option<String>,
+    /// Where to; by default each to its own queue
+    #[arg(long, value_name = "QUEUE")]
+    to_queue: Option<String>,
+    /// By default each to its own partition
+    #[arg(long, value_name = "PARTITION")]
+    to_partition: Option<String>,
+    /// Messages a second
+    #[arg(long, default_value = "10")]
+    rate: String,
+    /// So many go first, and then it stops
+    #[arg(long, default_value_t = 10)]
+    canary: i32,
+    /// Goes on by itself when the whole canary is settled and none of it failed
+    #[arg(long)]
+    auto_widen: bool,
+    /// Not approved, started or continued after this time
+    #[arg(long, default_value = "24 hours", value_name = "INTERVAL")]
+    expires_in: String,
+    /// Refused if it selects more
+    #[arg(long, default_value_t = 100_000)]
+    max_records: i32,
+    /// Only say what it would be
+    #[arg(long)]
+    dry_run: bool,
+    /// Show payloads of the sample
+    #[arg(long = "payload")]
+    show_payload: bool,
+    /// Show the plans instead
+    #[arg(long, conflicts_with_all = ["status", "reason"])]
+    list: bool,
+    /// Show how far this plan is instead
+    #[arg(long, value_name = "PLAN", value_parser = id, conflicts_with = "reason")]
+    status: Option<Uuid>,
+}
+
+impl Plan {
+    pub async fn run(self, db: &Session) -> Outcome {
+        if self.list {
+            return list(db).await;
+        }
+        if let Some(plan) = self.status {
+            let status = db.text(PLAN, &[&plan]).await?;
+            return if db.json { print(&status) } else { print(&watch::summary(&parsed(&status)?)) };
+        }
+        let filter = self.filter();
+        if filter.is_some() != self.ids.is_empty() {
+            return Err(Failure::usage("give either a filter, such as --queue, or --id"));
+        }
+        let ids = (!self.ids.is_empty()).then_some(self.ids);
+        let params: [Param<'_>; 12] = [
+            &self.reason,
+            &self.remediation,
+            &ids,
+            &filter,
+            &self.to_queue,
+            &self.to_partition,
+            &self.rate,
+            &self.canary,
+            &self.auto_widen,
+            &self.expires_in,
+            &self.max_records,
+            &self.dry_run,
+        ];
+        let mut plan = parsed(&db.text(MAKE_PLAN, &params).await?)?;
+        if !self.show_payload {
+            plan["sample"].as_array_mut().into_iter().flatten().for_each(without_payload);
+        }
+        if db.json { print(&plan.to_string()) } else { print(&described(&plan, self.show_payload)) }
+    }
+
+    /// As `dlq_plan` wants it; None: nothing was said.
+    fn filter(&self) -> Option<String> {
+        let f = &self.filter;
+        let keys = [
+            ("queue", &f.queue),
+            ("consumerGroup", &f.group),
+            ("class", &f.class),
+            ("code", &f.code),
+            ("fingerprint", &f.fingerprint),
+            ("from", &f.from),
+            ("to", &f.to),
+            ("payload", &self.payload),
+        ];
+        let given = keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
+        let filter: Map<String, Value> = given.collect();
+        (!filter.is_empty()).then(|| Value::Object(filter).to_string())
+    }
+}
+
+/// A new plan, or a dry run.
+fn described(plan: &Value, payloads: bool) -> String {
+    let mut text = match plan["planId"].as_str() {
+        Some(id) => format!("plan {id}\n"),
+        None => "dry run: nothing was written\n".to_owned(),
+    };
+    text.push_str(&format!("{} records; expires {}\n\n", plan["planned"], cell(&plan["expiresAt"])));
+    let mut queues = Table::new(&["QUEUE", "RECORDS ", "APPROVAL"]);
+    for queue in plan["queues"].as_array().into_iter().flatten() {
+        let needs = if queue["needsApproval"] == true { "needed" } else { "" };
+        queues.row(vec![cell(&queue["queue"]), cell(&queue["records"]), needs.to_owned()]);
+    }
+    let mut head = vec!["SAMPLE", "QUEUE", "GROUP", "CLASS", "CODE", "ERROR"];
+    head.extend(payloads.then_some("PAYLOAD"));
+    let mut sample = Table::new(&head);
+    for record in plan["sample"].as_array().into_iter().flatten() {
+        let keys = ["dlqId", "queue", "consumerGroup", "failureClass", "errorCode", "error"];
+        let mut row: Vec<String> = keys.iter().map(|key| cell(&record[*key])).collect();
+        row.extend(payloads.then(|| record["payload"].to_string()));
+        sample.row(row);
+    }
+    text.push_str(&format!("{}\n\n{}\n", queues.text(), sample.text()));
+    if let Some(id) = plan["planId"].as_str() {
+        let next = if plan["needsApproval"] == true { "approve (somebody else)" } else { "run" };
+        let word = next.split(' ').next().unwrap_or(next);
+        text.push_str(&format!("\nnext, {next}: queen dlq {word} {id}\n"));
+    }
+    text
+}
+
+async fn list(db: &Session) -> Outcome {
+    let plans = db.text(PLANS, &[&None::<String>, &100_i32]).await?;
+    if db.json {
+        return print(&plans);
+    }
+    let mut table =
+        Table::new(&["PLAN", "STATE", "PLANNED ", "MOVED ", "REMAINING ", "RATE ", "BY", "APPROVED BY", "REASON"]);
+    for plan in parsed(&plans)?["plans"].as_array().into_iter().flatten() {
+        let keys = ["planId", "state", "planned", "moved", "remaining", "rate", "plannedBy", "approvedBy", "reason"];
+        table.row(keys.map(|key| cell(&plan[key])).into());
+    }
+    print(&table.text())
+}

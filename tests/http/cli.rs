@@ -1,0 +1,212 @@
+//! `queen dlq`: commands as processes, against a real server; what they print and how they end.
+
+use queen_tests::shared_cluster;
+use queen_tests::sidecar::{Value, json, program};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A database with dead letters, and logins.
+struct Place {
+    database: String,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    fn expect(&self, code: i32) -> &str {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        &self.out
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(self.expect(0)).unwrap_or_else(|e| panic!("{e}: {}", self.out))
+    }
+}
+
+fn login(roles: &[&str]) -> String {
+    static LOGINS: AtomicU32 = AtomicU32::new(0);
+    let login = format!("person_{}", LOGINS.fetch_add(1, Relaxed));
+    shared_cluster().create_login(&login, roles);
+    login
+}
+
+impl Place {
+    /// Files this many dead letters of queue `q`, with these options.
+    async fn with(count: usize, options: Value) -> Place {
+        let database = shared_cluster().fresh_database().await;
+        let sql = shared_cluster().client(&database).await;
+        sql.query_one("SELECT queen.configure('q', $1::text::jsonb)::text", &[&options.to_string()]).await.unwrap();
+        let push = format!(
+            "SELECT count(queen.push('q', jsonb_build_object('secret', n))) FROM generate_series(1, {count}) n"
+        );
+        sql.query_one(&push, &[]).await.unwrap();
+        for _ in 0..count {
+            let give_up = "WITH m AS MATERIALIZED (SELECT * FROM queen.pop('q', 'g', subscription_mode => 'all')) \
+                 SELECT (queen.ack(m.partition_id, m.transaction_id, 'dlq', 'g', m.lease_id, E'boom\\x1b[31m')).success FROM m";
+            let filed: bool = sql.query_one(give_up, &[]).await.unwrap().get(0);
+            assert!(filed);
+        }
+        Place { database }
+    }
+
+    fn queen(&self, login: &str, arguments: &[&str]) -> Ended {
+        self.queen_with(login, arguments, "")
+    }
+
+    fn queen_with(&self, login: &str, arguments: &[&str], input: &str) -> Ended {
+        let cluster = shared_cluster();
+        let url = format!(
+            "host={} port={} user={login} dbname={}",
+            cluster.socket_dir().display(),
+            cluster.port(),
+            self.database
+        );
+        let mut child = Command::new(program())
+            .arg("dlq")
+            .args(arguments)
+            .env_clear()
+            .env("DATABASE_URL", url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read it may have ended.
+        _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+const WHY: [&str; 4] = ["--reason", "down", "--remediation", "change 1"];
+
+#[tokio::test]
+async fn a_replay_from_the_list_to_its_end() {
+    let place = Place::with(7, json!({"requireApproval": true, "owner": "shop"})).await;
+    let (ada, bob) = (login(&["queen_operator"]), login(&["queen_operator"]));
+    let listed = place.queen(&ada, &["list", "--queue", "q"]);
+    let listed = listed.expect(0);
+    assert_eq!(listed.lines().count(), 8, "{listed}");
+    assert!(!listed.contains('\u{1b}'), "neither colours, as this is no terminal, nor what a consumer wrote");
+    let plan = [&["plan", "--queue", "q", "--canary", "2", "--rate", "1000"], &WHY[..]].concat();
+    let dry = place.queen(&ada, &[&plan[..], &["--dry-run"]].concat());
+    assert!(dry.expect(0).contains("dry run: nothing was written\n7 records"), "{dry:?}");
+    let planned = place.queen(&ada, &[&plan[..], &["--json"]].concat()).json();
+    let id = planned["planId"].as_str().unwrap();
+    assert_eq!(planned["planned"], 7);
+
+    place.queen(&ada, &["run", id]).expect(4);
+    place.queen(&ada, &["approve", id]).expect(1);
+    place.queen(&bob, &["approve", id, "--note", "seen"]).expect(0);
+    let ran = place.queen(&ada, &["run", id]);
+    assert!(ran.expect(0).contains("canary of 2: 2 replayed"), "{ran:?}");
+    assert_eq!(ran.err, "", "no progress is drawn where there is no terminal");
+    place.queen(&ada, &["run", id]).expect(1);
+    let done = place.queen(&ada, &["widen", id, "--json"]).json();
+    assert_eq!((&done["state"], &done["moved"]), (&json!("done"), &json!(7)));
+    place.queen(&ada, &["cancel", id]).expect(1);
+
+    let plans = place.queen(&ada, &["plan", "--list", "--json"]).json();
+    assert_eq!((&plans["plans"][0]["plannedBy"], &plans["plans"][0]["approvedBy"]), (&json!(ada), &json!(bob)));
+    assert!(place.queen(&ada, &["plan", "--status", id]).expect(0).contains(&format!("plan {id}: done")));
+    let events = place.queen(&ada, &["events", "--plan", id, "--json"]).json();
+    assert!(
+        events["events"].as_array().unwrap().iter().any(|e| e["action"] == "plan_approved" && e["actor"] == json!(bob))
+    );
+    let stats = place.queen(&ada, &["stats"]);
+    assert!(stats.expect(0).contains("shop"), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_plan_can_be_started_elsewhere_paused_resumed_and_cancelled() {
+    let place = Place::with(3, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    let plan = [&["plan", "--queue", "q", "--canary", "0", "--rate", "0.001", "--json"], &WHY[..]].concat();
+    let plan = place.queen(&ada, &plan).json()["planId"].as_str().unwrap().to_owned();
+    for (command, state) in [
+        (&["run", &plan, "--detach", "--json"][..], "running"),
+        (&["pause", &plan, "--json"][..], "paused"),
+        (&["resume", &plan, "--detach", "--json"][..], "running"),
+        (&["cancel", &plan, "--note", "no", "--json"][..], "cancelled"),
+    ] {
+        assert_eq!(place.queen(&ada, command).json()["state"], state, "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn payloads_are_shown_when_asked_for() {
+    let place = Place::with(1, json!({})).await;
+    let eve = login(&["queen_viewer"]);
+    let listed = place.queen(&eve, &["list", "--json"]);
+    assert!(!listed.expect(0).contains("secret"));
+    let id = listed.json()["records"][0]["id"].as_str().unwrap().to_owned();
+    for command in [&["list"][..], &["list", "--json"], &["show", &id], &["show", &id, "--json"]] {
+        let without = place.queen(&eve, command);
+        assert!(!without.expect(0).contains("secret"), "{without:?}");
+        assert!(!without.out.contains('\u{1b}') || command.contains(&"--json"), "{without:?}");
+        let with = place.queen(&eve, &[command, &["--payload"]].concat());
+        assert!(with.expect(0).contains("secret"), "{with:?}");
+    }
+}
+
+#[tokio::test]
+async fn records_are_repaired_and_discarded() {
+    let place = Place::with(2, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    let listed = place.queen(&ada, &["list", "--json"]).json();
+    let id = |n: usize| listed["records"][n]["id"].as_str().unwrap().to_owned();
+    let repair = |id: &str, input: &str| {
+        place.queen_with(&ada, &["repair", id, "--payload-file", "-", "--reason", "typo", "--json"], input)
+    };
+    repair(&id(0), "{").expect(2);
+    assert_eq!(repair(&id(0), r#"{"fixed": true}"#).json()["result"], "repaired");
+    repair(&id(0), "1").expect(3);
+    let discard = |ids: &[&str], cause: &str| {
+        place.queen(&ada, &[&["discard", "--cause", cause, "--note", "n", "--json"], ids].concat())
+    };
+    discard(&[&id(1)], "bored").expect(2);
+    assert_eq!(discard(&[&id(0), &id(1)], "test").json(), json!({"discarded": 1, "given": 2}));
+    discard(&[&id(1)], "test").expect(3);
+    assert_eq!(place.queen(&ada, &["list", "--json"]).json()["records"], json!([]));
+}
+
+#[tokio::test]
+async fn the_exit_status_says_what_was_wrong() {
+    let place = Place::with(1, json!({})).await;
+    let (ada, eve) = (login(&["queen_operator"]), login(&["queen_viewer"]));
+    let none = "00000000-0000-0000-0000-0000000000aa";
+    for (who, command, code) in [
+        (&ada, &["show", none][..], 3),
+        (&ada, &["run", none][..], 3),
+        (&ada, &["plan", "--status", none][..], 3),
+        (&ada, &["show", "x"][..], 2),
+        (&ada, &["list", "--class", "silly"][..], 2),
+        (&ada, &["list", "--from", "never"][..], 2),
+        (&ada, &["plan", "--queue", "q"][..], 2),
+        (&ada, &["plan", "--reason", "r", "--remediation", "c"][..], 2),
+        (&ada, &["plan", "--reason", " ", "--remediation", "c", "--queue", "q"][..], 2),
+        (&ada, &["frobnicate"][..], 2),
+        (&eve, &["plan", "--reason", "r", "--remediation", "c", "--queue", "q"][..], 1),
+        (&eve, &["list"][..], 0),
+        (&"nobody_at_all".to_owned(), &["list"][..], 1),
+    ] {
+        let ended = place.queen(who, command);
+        ended.expect(code);
+        assert_eq!(ended.err.is_empty(), code == 0, "{command:?}: {ended:?}");
+    }
+    assert!(place.queen(&ada, &["--help"]).expect(0).contains("Exit status:"));
+    assert!(place.queen(&ada, &["plan", "--help"]).expect(0).contains("Examples:"));
+}
