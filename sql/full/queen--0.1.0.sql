@@ -1998,8 +1998,8 @@ GRANT EXECUTE ON FUNCTION queen.dlq_record_json(uuid, boolean) TO queen_viewer, 
 --   to_queue      Queue, created if missing; by default its own.
 --   to_partition  Partition, created if missing; by default its own.
 -- Result: As dlq_move_v1, with partitionId; result is repaired.
--- Errors: QN027 (no such record), QN022 (not approved), 22023 (reason blank), QN002, QN003 (payload), QN001 (bad name);
---         QN009, QN010 (encrypted destination, no usable key).
+-- Errors: QN027 (no such record), QN022 (not approved), 22023 (reason blank), QN002 (no payload, or one with "[REDACTED]"
+--         in it), QN003 (payload too large), QN001 (bad name); QN009, QN010 (encrypted destination, no usable key).
 -- Tables: As dlq_move_v1; queen.dead_letter_record (updated), queen.dlq_event (written).
 -- Locks: As dlq_move_v1.
 CREATE FUNCTION queen.dlq_repair(
@@ -2022,6 +2022,11 @@ BEGIN
     END IF;
     IF payload IS NULL THEN
         RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'QN002';
+    END IF;
+    -- What an operator sees of a redacted record, sent back, would be taken for data.
+    IF position('[REDACTED]' IN payload::text) > 0 THEN
+        RAISE EXCEPTION 'the payload has redacted values'
+              USING ERRCODE = 'QN002', HINT = 'Take what stands for "[REDACTED]" from its source.';
     END IF;
     -- Of what was pushed; where that could not be opened, of what is stored.
     SELECT coalesce(r.payload_hash, encode(sha256(r.payload), 'hex')) INTO old FROM queen.dead_letter_record r

@@ -38,6 +38,8 @@ async fn a_repair_wants_a_reason_a_payload_and_a_record() {
     for (arguments, state) in [
         (format!("'{id}', '1', ' '"), "22023"),
         (format!("'{id}', NULL, 'r'"), "QN002"),
+        // What an operator sees of a redacted record must not come back as data.
+        (format!("'{id}', '{{\"sku\": \"lamp\", \"card\": \"[REDACTED]\"}}', 'r'"), "QN002"),
         (format!("'{id}', '1', 'r', to_queue => ''"), "QN001"),
         ("'0190aaaa-0000-7000-8000-00000000000f', '1', 'r'".to_owned(), "QN027"),
     ] {

@@ -108,6 +108,10 @@ fn all(partition: &str) -> Vec<(&'static str, String)> {
         ("postgres_stats", String::new()),
         ("stats_refresh", String::new()),
         ("workload", String::new()),
+        ("dlq_record", "'0190aaaa-0000-7000-8000-00000000000f', true".to_owned()),
+        ("dlq_stats", "NULL, NULL, NULL".to_owned()),
+        ("dlq_events", "NULL, NULL, NULL, 0, 100".to_owned()),
+        ("replay_plans", "NULL, 100".to_owned()),
     ]
 }
 
@@ -119,6 +123,10 @@ async fn every_statement_answers_json_to_the_servers_login_whatever_the_plan() {
         session.run(&format!("SET plan_cache_mode = {plan}")).await;
         for (name, arguments) in all(&partition) {
             let text = text(&session, name, &arguments).await;
+            if name == "dlq_record" {
+                assert!(text.is_empty(), "there is no such record: {text}");
+                continue;
+            }
             assert!(!text.is_empty(), "{name}");
             if name != "dlq_newest" {
                 serde_json::from_str::<Value>(&text).unwrap_or_else(|e| panic!("{name}: {e}: {text}"));
@@ -141,7 +149,7 @@ async fn every_statement_answers_for_an_empty_database() {
     let session = serving(&db).await;
     for (name, arguments) in all("0190aaaa-0000-7000-8000-00000000000f") {
         let text = text(&session, name, &arguments).await;
-        let missing = ["queue", "depth", "message", "dlq_newest", "status_queue"].contains(&name);
+        let missing = ["queue", "depth", "message", "dlq_newest", "dlq_record", "status_queue"].contains(&name);
         assert_eq!(text.is_empty(), missing, "{name}: no row is a 404: {text}");
     }
 }
