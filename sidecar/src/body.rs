@@ -54,6 +54,46 @@ pub fn no_object(list: Option<&str>) -> Problem {
     })
 }
 
+/// Refuses keys that are not among these: of surfaces that are this server's own. The body has been read before.
+///
+/// # Errors
+/// 400 naming those that are known, and not the one that is not.
+pub fn only(body: &str, names: &[&str]) -> Result<(), Problem> {
+    let keys = serde_json::from_str::<std::collections::BTreeMap<String, serde::de::IgnoredAny>>(body);
+    if keys.is_ok_and(|keys| keys.keys().all(|key| names.contains(&key.as_str()))) {
+        return Ok(());
+    }
+    Err(Problem::bad_body(match names {
+        [] => "it has keys, and none is known here".to_owned(),
+        names => format!("it has an unknown key; known are {}", names.join(", ")),
+    }))
+}
+
+/// As [`object`], of a surface that is this server's own: a key that it does not know is refused.
+///
+/// # Errors
+/// As [`object`] and [`only`].
+pub fn strict_object<'a, const N: usize>(
+    body: &'a Bytes,
+    names: &'static [&'static str; N],
+) -> Result<[Option<&'a str>; N], Problem> {
+    let text = text(body)?;
+    let fields = object(text, names)?;
+    only(text, names)?;
+    Ok(fields)
+}
+
+/// As [`strict_object`]; no body at all, and null, is an empty object.
+///
+/// # Errors
+/// As [`strict_object`].
+pub fn strict_optional_object<'a, const N: usize>(
+    body: &'a Bytes,
+    names: &'static [&'static str; N],
+) -> Result<[Option<&'a str>; N], Problem> {
+    if matches!(text(body)?.trim(), "" | "null") { Ok([None; N]) } else { strict_object(body, names) }
+}
+
 /// As [`object`]; no body at all is an empty object.
 ///
 /// # Errors

@@ -371,14 +371,23 @@ pub fn failed(error: tokio_postgres::Error) -> CallError {
     }
 }
 
+/// Whether PostgreSQL's own check of grants refused, in whatever language it says so.
+pub fn lacks_grant(error: &DbError) -> bool {
+    error.code().code() == "42501" && error.routine() == Some("aclcheck_error")
+}
+
+/// Where no connection could be had, and why.
+pub fn trouble(config: &tokio_postgres::Config, error: &tokio_postgres::Error) -> String {
+    format!("{}: {}", place::shown(config), trouble::of_driver(error))
+}
+
 /// The database's sentence; where the extension or the role is missing, what to do about it before that.
 fn sentence(error: &DbError) -> String {
     let message = error.message();
     match (error.code().code(), error.routine()) {
         // Calls name one schema.
         ("3F000", _) => format!("{} ({message})", fitness::NO_EXTENSION),
-        // PostgreSQL's own check of grants, by whatever name it calls that in its language.
-        ("42501", Some("aclcheck_error")) => format!("{} ({message})", fitness::NO_ROLE),
+        _ if lacks_grant(error) => format!("{} ({message})", fitness::NO_ROLE),
         _ => message.to_owned(),
     }
 }

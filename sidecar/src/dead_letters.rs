@@ -69,6 +69,21 @@ pub const RESUME: Statement = Statement { sql: "SELECT queen.dlq_resume_plan($1)
 /// Ends it, with a note.
 pub const CANCEL: Statement =
     Statement { sql: "SELECT queen.dlq_cancel_plan($1, $2)::text", types: &[Type::UUID, Type::TEXT] };
+/// Whether a queue has a consumer group: `{"paused"}`. No row: it has none.
+pub const GROUP: Statement = Statement {
+    sql: "SELECT json_build_object('paused', c.paused_at IS NOT NULL)::text FROM queen.consumer_groups c \
+          WHERE c.queue = $1 AND c.consumer_group = $2",
+    types: &[Type::TEXT, Type::TEXT],
+};
+/// Stops a consumer group in a queue: queue, group, reason. Answers whether that changed anything.
+pub const PAUSE_GROUP: Statement =
+    Statement { sql: "SELECT queen.pause_group($1, $2, $3)::text", types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
+/// Lets it go on.
+pub const RESUME_GROUP: Statement =
+    Statement { sql: "SELECT queen.resume_group($1, $2)::text", types: &[Type::TEXT, Type::TEXT] };
+/// Whether a queue exists.
+pub const HAS_QUEUE: Statement =
+    Statement { sql: "SELECT EXISTS (SELECT FROM queen.queues WHERE queue = $1)::text", types: &[Type::TEXT] };
 /// Replays a record with another payload: record, payload, reason, queue, partition.
 pub const REPAIR: Statement = Statement {
     sql: "SELECT queen.dlq_repair($1, $2::text::json, $3, $4, $5)::text",
@@ -78,8 +93,34 @@ pub const REPAIR: Statement = Statement {
 pub const DISCARD: Statement =
     Statement { sql: "SELECT queen.dlq_discard($1, $2, $3)::text", types: &[Type::UUID_ARRAY, Type::TEXT, Type::TEXT] };
 
+/// What speaks against going on behind the canary: messages of it that failed again, or have not been settled yet.
+pub fn unproven(status: &serde_json::Value) -> Option<String> {
+    let of = |key: &str| status["canary"][key].as_u64().unwrap_or(0);
+    let parts = [(of("failedAgain"), "failed again"), (of("stillPending"), "still pending")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// Whether this state of the database says that a value given could not be read: a time, an interval, a number, JSON or a
 /// JSON path.
 pub fn is_unreadable(state: &str) -> bool {
     matches!(state, "22003" | "22007" | "22008" | "22015" | "22021" | "22023" | "22P02" | "22P05" | "42601")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_canary_is_proven_when_all_of_it_is_settled_and_none_failed_again() {
+        let of =
+            |again: u64, pending: u64| unproven(&json!({"canary": {"failedAgain": again, "stillPending": pending}}));
+        assert_eq!(of(0, 0), None);
+        assert_eq!(of(3, 0).as_deref(), Some("3 failed again"));
+        assert_eq!(of(0, 2).as_deref(), Some("2 still pending"));
+        assert_eq!(of(3, 2).as_deref(), Some("3 failed again, 2 still pending"));
+        assert_eq!(unproven(&json!({"canary": {"size": 0}})), None, "without a canary");
+    }
 }

@@ -153,7 +153,11 @@ impl Depths {
             state.not_before = Some(Instant::now() + PAUSE.max(began.elapsed() * 10));
             match answer {
                 Ok(answer) => state.answer = Some((Instant::now(), Arc::new(answer))),
-                Err(error) => tracing::warn!(error, "the depths of queues cannot be read"),
+                Err(error) => {
+                    // Figures that stand still look like all is well.
+                    state.answer = None;
+                    tracing::warn!(error, "the depths of queues cannot be read");
+                }
             }
         }
         self.0.ended.send_modify(|count| *count += 1);

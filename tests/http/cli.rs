@@ -109,13 +109,19 @@ async fn a_replay_from_the_list_to_its_end() {
     assert_eq!(planned["planned"], 7);
 
     place.queen(&ada, &["run", id]).expect(4);
-    place.queen(&ada, &["approve", id]).expect(1);
+    let own = place.queen(&ada, &["approve", id]);
+    own.expect(4);
+    assert!(own.err.contains("hint: Somebody else"), "{own:?}");
     place.queen(&bob, &["approve", id, "--note", "seen"]).expect(0);
     let ran = place.queen(&ada, &["run", id]);
     assert!(ran.expect(0).contains("canary of 2: 2 replayed"), "{ran:?}");
+    assert!(ran.out.contains("2 still pending, look again: queen dlq plan --status"), "{ran:?}");
     assert_eq!(ran.err, "", "no progress is drawn where there is no terminal");
     place.queen(&ada, &["run", id]).expect(1);
-    let done = place.queen(&ada, &["widen", id, "--json"]).json();
+    let early = place.queen(&ada, &["widen", id]);
+    early.expect(1);
+    assert!(early.err.contains("2 still pending") && early.err.contains("--force"), "{early:?}");
+    let done = place.queen(&ada, &["widen", id, "--force", "--json"]).json();
     assert_eq!((&done["state"], &done["moved"]), (&json!("done"), &json!(7)));
     place.queen(&ada, &["cancel", id]).expect(1);
 
@@ -144,6 +150,93 @@ async fn a_plan_can_be_started_elsewhere_paused_resumed_and_cancelled() {
     ] {
         assert_eq!(place.queen(&ada, command).json()["state"], state, "{command:?}");
     }
+}
+
+#[tokio::test]
+async fn a_plan_that_runs_already_is_watched_by_another_run() {
+    let place = Place::with(3, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    let plan = [&["plan", "--queue", "q", "--canary", "0", "--rate", "1000", "--json"], &WHY[..]].concat();
+    let plan = place.queen(&ada, &plan).json()["planId"].as_str().unwrap().to_owned();
+    assert_eq!(place.queen(&ada, &["run", &plan, "--detach", "--json"]).json()["state"], "running");
+    let done = place.queen(&ada, &["run", &plan, "--json"]).json();
+    assert_eq!((&done["state"], &done["moved"]), (&json!("done"), &json!(3)));
+    place.queen(&ada, &["run", &plan]).expect(1);
+}
+
+#[tokio::test]
+async fn a_plan_whose_records_could_not_all_be_replayed_ends_as_failed() {
+    let place = Place::with(2, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    let plan = [&["plan", "--queue", "q", "--canary", "0", "--rate", "1000", "--json"], &WHY[..]].concat();
+    let plan = place.queen(&ada, &plan).json()["planId"].as_str().unwrap().to_owned();
+    // What needs an approval by now, the plan does not move.
+    place.queen(&ada, &["run", &plan, "--detach"]).expect(0);
+    let sql = shared_cluster().client(&place.database).await;
+    sql.batch_execute("SELECT queen.configure('q', '{\"requireApproval\": true}')").await.unwrap();
+    let ended = place.queen(&ada, &["run", &plan]);
+    ended.expect(1);
+    assert!(ended.err.contains("0 failed, 2 refused"), "{ended:?}");
+    let events = place.queen(&ada, &["events", "--plan", &plan, "--json"]).json();
+    let refused = events["events"].as_array().unwrap().iter().find(|e| e["action"] == "replay_refused").unwrap();
+    assert!(refused["detail"]["error"].as_str().unwrap().starts_with("QN022"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_login_without_rights_is_told_which_role_it_lacks_and_never_the_servers() {
+    let place = Place::with(1, json!({})).await;
+    let (eve, nobody) = (login(&["queen_viewer"]), login(&[]));
+    for (who, command) in [(&nobody, vec!["list"]), (&eve, [&["plan", "--queue", "q"], &WHY[..]].concat())] {
+        let ended = place.queen(who, &command);
+        ended.expect(1);
+        assert!(ended.err.contains("GRANT queen_viewer (to look) or queen_operator (to act)"), "{ended:?}");
+        assert!(!ended.err.contains("queen_sidecar"), "{ended:?}");
+    }
+    let gone = Place { database: "not_there".to_owned() }.queen(&eve, &["list"]);
+    gone.expect(1);
+    assert!(gone.err.contains("cannot connect to the database ") && gone.err.contains("not_there: "), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_group_is_paused_and_resumed_by_name_and_one_that_is_not_there_is_told() {
+    let place = Place::with(1, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    for command in ["pause-group", "resume-group"] {
+        let why = if command == "pause-group" { &["--reason", "r"][..] } else { &[] };
+        for (queue, group) in [("q", "h"), ("r", "g")] {
+            let ended = place.queen(&ada, &[&[command, queue, group], why].concat());
+            ended.expect(3);
+            assert!(ended.err.contains(&format!("queue {queue} has no consumer group {group}")), "{ended:?}");
+        }
+    }
+    let pause = ["pause-group", "q", "g", "--reason", "no sku"];
+    assert_eq!(place.queen(&ada, &pause).expect(0), "group g on queue q paused\n");
+    assert_eq!(place.queen(&ada, &pause).expect(0), "group g on queue q was paused already\n");
+    let stats = place.queen(&ada, &["stats"]);
+    assert!(stats.expect(0).contains("paused: g on q, since ") && stats.out.contains(": no sku"), "{stats:?}");
+    assert_eq!(place.queen(&ada, &["resume-group", "q", "g", "--json"]).json()["changed"], true);
+    assert!(!place.queen(&ada, &["stats"]).expect(0).contains("paused:"));
+    place.queen(&ada, &["pause-group", "q", "g"]).expect(2);
+}
+
+#[tokio::test]
+async fn a_plan_says_how_fast_and_where_to_and_one_of_nothing_is_not_made() {
+    let place = Place::with(2, json!({})).await;
+    let ada = login(&["queen_operator"]);
+    let nothing = [&["plan", "--queue", "q", "--class", "poison"], &WHY[..]].concat();
+    for command in [nothing.clone(), [&nothing[..], &["--dry-run"]].concat()] {
+        let ended = place.queen(&ada, &command);
+        ended.expect(3);
+        assert!(ended.err.contains("no plan was made"), "{ended:?}");
+    }
+    assert_eq!(place.queen(&ada, &["plan", "--list", "--json"]).json()["plans"], json!([]));
+    let plan = [&["plan", "--queue", "q", "--rate", "7", "--canary", "1"], &WHY[..]].concat();
+    let own = place.queen(&ada, &plan);
+    assert!(own.expect(0).contains("7 a second, canary of 1, each to its own queue\n"), "{own:?}");
+    let there = place.queen(&ada, &[&plan[..], &["--to-queue", "q", "--dry-run"]].concat());
+    assert!(there.expect(0).contains("each to queue q\n"), "{there:?}");
+    let none = place.queen(&ada, &[&plan[..], &["--to-queue", "r", "--dry-run"]].concat());
+    assert!(none.expect(0).contains("queue r, which does not exist: the replay will make it"), "{none:?}");
 }
 
 #[tokio::test]

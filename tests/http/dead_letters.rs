@@ -74,7 +74,7 @@ async fn a_plan_is_approved_by_another_person_and_runs_canary_first() {
     file_by_sql(&http, "q", 12).await;
     let plan = json!({
         "reason": "down", "remediation": "change 1", "filter": {"queue": "q"}, "rate": 1000, "canary": 3,
-        "expiresIn": 3600, "toQueue": null, "unknown": 1,
+        "expiresIn": 3600, "toQueue": null,
     });
     let path = "/api/v1/dlq/plans";
     ask(&http, EVE, Method::POST, path, plan.clone()).await.expect(403);
@@ -99,7 +99,10 @@ async fn a_plan_is_approved_by_another_person_and_runs_canary_first() {
     ask(&http, ADA, Method::POST, &step("run"), Value::Null).await.expect(200);
     let canary = until(&http, EVE, id, "canary_done").await;
     assert_eq!((&canary["moved"], &canary["remaining"]), (&json!(3), &json!(9)));
-    ask(&http, ADA, Method::POST, &step("widen"), Value::Null).await.expect(200);
+    let early = ask(&http, ADA, Method::POST, &step("widen"), Value::Null).await.expect(409);
+    assert!(early["error"].as_str().unwrap().contains("3 still pending"), "{early}");
+    ask(&http, ADA, Method::POST, &step("widen"), json!({"force": "yes"})).await.expect(400);
+    ask(&http, ADA, Method::POST, &step("widen"), json!({"force": true})).await.expect(200);
     let done = until(&http, EVE, id, "done").await;
     assert_eq!((&done["moved"], &done["remaining"], &done["failed"]), (&json!(12), &json!(0), &json!(0)));
     let popped = ask(&http, ADA, Method::GET, "/api/v1/pop/queue/q?consumerGroup=g&batch=50", Value::Null).await;
@@ -142,6 +145,8 @@ async fn what_cannot_be_done_has_its_status() {
         ("/api/v1/dlq/discard".to_owned(), json!({"ids": [none.to_string()], "cause": "bored", "note": "n"}), 400),
         ("/api/v1/dlq/discard".to_owned(), json!({"cause": "test", "note": "n"}), 400),
         (format!("/api/v1/consumer-groups/g/queues/{q}-none/pause"), json!({}), 404),
+        (format!("/api/v1/consumer-groups/{q}/queues/{q}/pause"), json!({}), 404),
+        (format!("/api/v1/consumer-groups/{q}/queues/{q}/resume"), json!({}), 404),
     ] {
         let answer = http.post(&path, &body).await;
         assert_eq!(answer.status, status, "{path} {body}: {}", answer.text);
@@ -159,6 +164,45 @@ async fn what_cannot_be_done_has_its_status() {
         ("/api/v1/dlq/events?planId=x".to_owned(), 400),
     ] {
         http.get(&path).await.expect(status);
+    }
+}
+
+#[tokio::test]
+async fn a_canary_that_failed_again_widens_only_by_force_and_a_settled_one_without() {
+    let http = sidecar_with(&[]).await;
+    let path = "/api/v1/dlq/plans";
+    for (queue, fate, status) in [("good", "completed", 200), ("bad", "dlq", 409)] {
+        dead_letters(&http, queue, 3).await;
+        let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": queue}, "canary": 1, "rate": 1000});
+        let plan = http.post(path, &plan).await.expect(201)["planId"].as_str().unwrap().to_owned();
+        http.post_text(&format!("{path}/{plan}/run"), "").await.expect(200);
+        until(&http, "", &plan, "canary_done").await;
+        let popped = http.pop(queue, "consumerGroup=g").await;
+        http.ack(&popped[0], fate).await;
+        http.post_text(&format!("{path}/{plan}/widen"), "").await.expect(status);
+        if status == 409 {
+            http.post(&format!("{path}/{plan}/widen"), &json!({"force": true})).await.expect(200);
+        }
+        until(&http, "", &plan, "done").await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_known_is_refused_naming_those_that_are() {
+    let (http, none) = (shared(), Uuid::new_v4());
+    for (path, body, known) in [
+        ("plans".to_owned(), json!({"reason": "r", "remediation": "c", "ids": [], "dryrun": true}), "dryRun"),
+        (format!("plans/{none}/approve"), json!({"Note": "n"}), "note"),
+        (format!("plans/{none}/cancel"), json!({"reason": "n"}), "note"),
+        (format!("plans/{none}/widen"), json!({"forced": true}), "force"),
+        (format!("plans/{none}/run"), json!({"rate": 1}), "none is known"),
+        (format!("plans/{none}/pause"), json!({"note": "n"}), "none is known"),
+        (format!("plans/{none}/resume"), json!({"note": "n"}), "none is known"),
+        (format!("{none}/repair"), json!({"payload": 1, "reason": "r", "toQueue": "q"}), "partition"),
+        ("discard".to_owned(), json!({"ids": [], "cause": "test", "note": "n", "reason": "r"}), "cause"),
+    ] {
+        let answer = http.post(&format!("/api/v1/dlq/{path}"), &body).await.expect(400);
+        assert!(answer["error"].as_str().unwrap().contains(known), "{path}: {answer}");
     }
 }
 
@@ -272,6 +316,9 @@ async fn a_paused_group_gets_nothing_until_it_goes_on() {
     assert_eq!((&paused["pause"], &paused["changed"]), (&json!(true), &json!(true)));
     assert_eq!(http.post_text(&path("pause"), "").await.expect(200)["changed"], false);
     assert!(http.pop(&q, "consumerGroup=g").await.is_empty());
+    http.post(&format!("/api/v1/consumer-groups/nobody/queues/{q}/pause"), &json!({})).await.expect(404);
+    let stats = http.get(&format!("/api/v1/dlq/stats?queue={q}")).await.expect(200);
+    assert_eq!((&stats["groups"], &stats["paused"][0]["consumerGroup"]), (&json!([]), &json!("g")), "{stats}");
     assert_eq!(http.post_text(&path("resume"), "").await.expect(200)["changed"], true);
     assert_eq!(http.pop(&q, "consumerGroup=g").await.len(), 1);
 }

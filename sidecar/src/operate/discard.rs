@@ -9,7 +9,7 @@ use uuid::Uuid;
 Examples:
   queen dlq discard 8f1c… --cause test --note 'sent by the load test'
   queen dlq list --queue orders --class malformed --json | jq -r '.records[].id' \\
-      | xargs queen dlq discard --cause malformed --note 'ticket 12: the sender was fixed and has sent them again'")]
+      | xargs -r queen dlq discard --cause malformed --note 'ticket 12: the sender was fixed and has sent them again'")]
 pub struct Discard {
     /// Ids of the records
     #[arg(value_parser = id, required = true)]

@@ -4,6 +4,7 @@ mod approve;
 mod cancel;
 mod discard;
 mod events;
+mod group;
 mod list;
 mod outcome;
 mod pause;
@@ -55,11 +56,12 @@ Exit status:
   0  done
   1  refused, or failed
   2  the arguments are wrong
-  3  there is no such record or plan
-  4  somebody else has to approve the plan first
+  3  there is no such record, plan or consumer group; or the plan would select nothing
+  4  somebody else has to approve the plan
 
 How a replay goes:
   queen dlq stats                                             what is there, and whose it is
+  queen dlq pause-group orders inventory --reason 'no sku'    stop the group, if it goes on
   queen dlq list --queue orders --class transient             which records
   queen dlq plan --queue orders --class transient \\
       --reason 'warehouse was down' --remediation 'change 4711' --dry-run
@@ -88,6 +90,10 @@ enum Command {
     Resume(resume::Resume),
     /// End a plan; what it moved stays moved
     Cancel(cancel::Cancel),
+    /// Stop a consumer group in a queue: its pops bring nothing
+    PauseGroup(group::PauseGroup),
+    /// Let a paused consumer group go on
+    ResumeGroup(group::ResumeGroup),
     /// Decide that records will not be replayed; they stay as evidence
     Discard(discard::Discard),
     /// Replay a record with an edited payload
@@ -123,6 +129,8 @@ impl Dlq {
             Command::Pause(command) => command.run(&db).await,
             Command::Resume(command) => command.run(&db).await,
             Command::Cancel(command) => command.run(&db).await,
+            Command::PauseGroup(command) => command.run(&db).await,
+            Command::ResumeGroup(command) => command.run(&db).await,
             Command::Discard(command) => command.run(&db).await,
             Command::Repair(command) => command.run(&db).await,
             Command::Stats(command) => command.run(&db).await,

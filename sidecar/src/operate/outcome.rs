@@ -1,10 +1,13 @@
 //! How a command ends.
 
-use crate::database;
+use crate::database::{self, lacks_grant};
 use crate::dead_letters::is_unreadable;
 use crate::error::CallError;
 use queen_core::ErrorKind;
 use std::process::ExitCode;
+
+/// For people. Never queen_sidecar: who has that names the actor of the audit.
+const NO_ROLE: &str = "the login lacks the role: GRANT queen_viewer (to look) or queen_operator (to act) TO it";
 
 /// How a command ended: the exit status, or what went wrong.
 pub type Outcome = Result<ExitCode, Failure>;
@@ -50,7 +53,7 @@ impl From<CallError> for Failure {
         let kind = ErrorKind::ALL.iter().find(|kind| kind.sqlstate() == state);
         match kind {
             Some(ErrorKind::PlanNotFound | ErrorKind::DeadLetterNotFound) => Failure::not_found(message),
-            Some(ErrorKind::ApprovalRequired) => Failure::needs_approval(message),
+            Some(ErrorKind::ApprovalRequired | ErrorKind::OwnPlan) => Failure::needs_approval(message),
             _ if is_unreadable(&state) => Failure::usage(message),
             Some(kind) if kind.http_status() == 400 => Failure::usage(message),
             _ => Failure::failed(message),
@@ -60,7 +63,14 @@ impl From<CallError> for Failure {
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Failure {
-        database::failed(error).into()
+        let Some(db) = error.as_db_error() else { return database::failed(error).into() };
+        if lacks_grant(db) {
+            return Failure::failed(format!("{NO_ROLE} ({})", db.message()));
+        }
+        let hint = db.hint().map(|hint| format!("\nhint: {hint}"));
+        let mut failure = Failure::from(database::failed(error));
+        failure.text.extend(hint);
+        failure
     }
 }
 
@@ -82,7 +92,7 @@ mod tests {
             ("QN023", 1),
             ("QN024", 1),
             ("QN025", 1),
-            ("QN026", 1),
+            ("QN026", 4),
             ("42501", 1),
             ("QN001", 2),
             ("22023", 2),

@@ -1,10 +1,10 @@
 use super::list::{Filter, without_payload};
 use super::outcome::{Failure, Outcome};
 use super::session::{Session, id, parsed, print};
-use super::table::{Table, cell};
+use super::table::{Table, cell, shown};
 use super::watch;
 use crate::database::Param;
-use crate::dead_letters::{MAKE_PLAN, PLAN, PLANS};
+use crate::dead_letters::{HAS_QUEUE, MAKE_PLAN, PLAN, PLANS};
 use clap::Args;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -81,12 +81,27 @@ impl Plan {
         if filter.is_some() != self.ids.is_empty() {
             return Err(Failure::usage("give either a filter, such as --queue, or --id"));
         }
-        let ids = (!self.ids.is_empty()).then_some(self.ids);
+        let mut plan = self.make(db, &filter, true).await?;
+        if plan["planned"] == 0 {
+            return Err(Failure::not_found("no pending dead letter is selected: no plan was made"));
+        }
+        if !self.dry_run {
+            plan = self.make(db, &filter, false).await?;
+        }
+        let destination = self.destination(db).await?;
+        if !self.show_payload {
+            plan["sample"].as_array_mut().into_iter().flatten().for_each(without_payload);
+        }
+        if db.json { print(&plan.to_string()) } else { print(&self.described(&plan, &destination)) }
+    }
+
+    async fn make(&self, db: &Session, filter: &Option<String>, dry_run: bool) -> Result<Value, Failure> {
+        let ids = (!self.ids.is_empty()).then_some(&self.ids);
         let params: [Param<'_>; 12] = [
             &self.reason,
             &self.remediation,
             &ids,
-            &filter,
+            filter,
             &self.to_queue,
             &self.to_partition,
             &self.rate,
@@ -94,13 +109,21 @@ impl Plan {
             &self.auto_widen,
             &self.expires_in,
             &self.max_records,
-            &self.dry_run,
+            &dry_run,
         ];
-        let mut plan = parsed(&db.text(MAKE_PLAN, &params).await?)?;
-        if !self.show_payload {
-            plan["sample"].as_array_mut().into_iter().flatten().for_each(without_payload);
-        }
-        if db.json { print(&plan.to_string()) } else { print(&described(&plan, self.show_payload)) }
+        parsed(&db.text(MAKE_PLAN, &params).await?)
+    }
+
+    /// Where to, for people.
+    async fn destination(&self, db: &Session) -> Result<String, Failure> {
+        let queue = match &self.to_queue {
+            None => "its own queue".to_owned(),
+            Some(queue) if db.text(HAS_QUEUE, &[queue]).await? == "true" => format!("queue {}", shown(queue)),
+            Some(queue) => format!("queue {}, which does not exist: the replay will make it", shown(queue)),
+        };
+        let partition =
+            self.to_partition.as_deref().map_or_else(String::new, |p| format!("partition {} of ", shown(p)));
+        Ok(format!("each to {partition}{queue}"))
     }
 
     /// As `dlq_plan` wants it; None: nothing was said.
@@ -122,34 +145,38 @@ impl Plan {
     }
 }
 
-/// A new plan, or a dry run.
-fn described(plan: &Value, payloads: bool) -> String {
-    let mut text = match plan["planId"].as_str() {
-        Some(id) => format!("plan {id}\n"),
-        None => "dry run: nothing was written\n".to_owned(),
-    };
-    text.push_str(&format!("{} records; expires {}\n\n", plan["planned"], cell(&plan["expiresAt"])));
-    let mut queues = Table::new(&["QUEUE", "RECORDS ", "APPROVAL"]);
-    for queue in plan["queues"].as_array().into_iter().flatten() {
-        let needs = if queue["needsApproval"] == true { "needed" } else { "" };
-        queues.row(vec![cell(&queue["queue"]), cell(&queue["records"]), needs.to_owned()]);
+impl Plan {
+    /// A new plan, or a dry run.
+    fn described(&self, plan: &Value, destination: &str) -> String {
+        let payloads = self.show_payload;
+        let mut text = match plan["planId"].as_str() {
+            Some(id) => format!("plan {id}\n"),
+            None => "dry run: nothing was written\n".to_owned(),
+        };
+        text.push_str(&format!("{} records; expires {}\n", plan["planned"], cell(&plan["expiresAt"])));
+        text.push_str(&format!("{} a second, canary of {}, {destination}\n\n", shown(&self.rate), self.canary));
+        let mut queues = Table::new(&["QUEUE", "RECORDS ", "APPROVAL"]);
+        for queue in plan["queues"].as_array().into_iter().flatten() {
+            let needs = if queue["needsApproval"] == true { "needed" } else { "" };
+            queues.row(vec![cell(&queue["queue"]), cell(&queue["records"]), needs.to_owned()]);
+        }
+        let mut head = vec!["SAMPLE", "QUEUE", "GROUP", "CLASS", "CODE", "ERROR"];
+        head.extend(payloads.then_some("PAYLOAD"));
+        let mut sample = Table::new(&head);
+        for record in plan["sample"].as_array().into_iter().flatten() {
+            let keys = ["dlqId", "queue", "consumerGroup", "failureClass", "errorCode", "error"];
+            let mut row: Vec<String> = keys.iter().map(|key| cell(&record[*key])).collect();
+            row.extend(payloads.then(|| record["payload"].to_string()));
+            sample.row(row);
+        }
+        text.push_str(&format!("{}\n\n{}\n", queues.text(), sample.text()));
+        if let Some(id) = plan["planId"].as_str() {
+            let next = if plan["needsApproval"] == true { "approve (somebody else)" } else { "run" };
+            let word = next.split(' ').next().unwrap_or(next);
+            text.push_str(&format!("\nnext, {next}: queen dlq {word} {id}\n"));
+        }
+        text
     }
-    let mut head = vec!["SAMPLE", "QUEUE", "GROUP", "CLASS", "CODE", "ERROR"];
-    head.extend(payloads.then_some("PAYLOAD"));
-    let mut sample = Table::new(&head);
-    for record in plan["sample"].as_array().into_iter().flatten() {
-        let keys = ["dlqId", "queue", "consumerGroup", "failureClass", "errorCode", "error"];
-        let mut row: Vec<String> = keys.iter().map(|key| cell(&record[*key])).collect();
-        row.extend(payloads.then(|| record["payload"].to_string()));
-        sample.row(row);
-    }
-    text.push_str(&format!("{}\n\n{}\n", queues.text(), sample.text()));
-    if let Some(id) = plan["planId"].as_str() {
-        let next = if plan["needsApproval"] == true { "approve (somebody else)" } else { "run" };
-        let word = next.split(' ').next().unwrap_or(next);
-        text.push_str(&format!("\nnext, {next}: queen dlq {word} {id}\n"));
-    }
-    text
 }
 
 async fn list(db: &Session) -> Outcome {

@@ -23,8 +23,9 @@ impl Session {
         }
         let (config, tls) = database::settings(url, "queen dlq").map_err(Failure::usage)?;
         let client = database::connect(&config, tls.as_ref()).await.map_err(|error| {
-            let why = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-            Failure::failed(format!("cannot connect to the database: {why}"))
+            let hint =
+                error.as_db_error().and_then(|db| db.hint()).map_or_else(String::new, |h| format!("\nhint: {h}"));
+            Failure::failed(format!("cannot connect to the database {}{hint}", database::trouble(&config, &error)))
         })?;
         Ok(Session { client, json })
     }

@@ -37,11 +37,13 @@ impl Show {
             let value: String = cell(value).chars().filter(|c| *c == '\n' || !c.is_control()).collect();
             text.push_str(&format!("{key:<15} {}\n", value.replace('\n', "\n                ")));
         }
-        let mut events = Table::new(&["AT", "WHO", "WHAT", "PLAN", "DETAIL"]);
-        for event in found["events"].as_array().into_iter().flatten() {
-            events.row(["at", "actor", "action", "planId", "detail"].map(|key| cell(&event[key])).into());
+        if found["events"].as_array().is_some_and(|events| !events.is_empty()) {
+            let mut events = Table::new(&["AT", "WHO", "WHAT", "PLAN", "DETAIL"]);
+            for event in found["events"].as_array().into_iter().flatten() {
+                events.row(["at", "actor", "action", "planId", "detail"].map(|key| cell(&event[key])).into());
+            }
+            text.push_str(&format!("\n{}\n", events.text()));
         }
-        text.push_str(&format!("\n{}\n", events.text()));
         if found["ancestry"].as_array().is_some_and(|chain| !chain.is_empty()) {
             let mut chain = Table::new(&["HOPS ", "MESSAGE", "TRANSACTION", "QUEUE", "HOW", "WHO", "AT"]);
             for link in found["ancestry"].as_array().into_iter().flatten() {

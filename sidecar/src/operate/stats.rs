@@ -1,6 +1,6 @@
 use super::outcome::Outcome;
 use super::session::{Session, parsed, print};
-use super::table::{Table, age, cell, rounded};
+use super::table::{Table, age, cell, rounded, shown};
 use crate::dead_letters::STATS;
 use clap::Args;
 
@@ -28,6 +28,7 @@ impl Stats {
         if db.json {
             return print(&stats);
         }
+        let stats = parsed(&stats)?;
         let mut table = Table::new(&[
             "QUEUE",
             "GROUP",
@@ -41,7 +42,7 @@ impl Stats {
             "OWNER",
             "TOP FAILURE",
         ]);
-        for group in parsed(&stats)?["groups"].as_array().into_iter().flatten() {
+        for group in stats["groups"].as_array().into_iter().flatten() {
             let top = &group["topFingerprints"][0];
             let failure = if top.is_object() {
                 format!(
@@ -68,6 +69,12 @@ impl Stats {
                 failure,
             ]);
         }
-        print(&table.text())
+        let mut text = table.text();
+        for paused in stats["paused"].as_array().into_iter().flatten() {
+            let of = |key: &str| shown(&cell(&paused[key]));
+            let (queue, group, since, why) = (of("queue"), of("consumerGroup"), of("pausedAt"), of("reason"));
+            text.push_str(&format!("\npaused: {group} on {queue}, since {since}: {why}"));
+        }
+        print(&text)
     }
 }

@@ -3,7 +3,7 @@
 use super::outcome::{Failure, Outcome};
 use super::session::{Session, parsed, print};
 use super::table::{cell, shown};
-use crate::dead_letters::PLAN;
+use crate::dead_letters::{PLAN, unproven};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use std::io::IsTerminal;
@@ -17,7 +17,8 @@ pub fn print_status(db: &Session, status: &str) -> Outcome {
     if db.json { print(status) } else { print(&summary(&parsed(status)?)) }
 }
 
-/// Until the plan is not running any more. Ends well when it is done, or stopped behind its canary as it should.
+/// Until the plan is not running any more. Ends well when it is done, or stopped behind its canary as it should, and all
+/// records that it came to could be replayed.
 pub async fn until_it_stops(db: &Session, plan: Uuid, status: &str) -> Outcome {
     let mut status = parsed(status)?;
     let bar = bar(&status);
@@ -30,8 +31,14 @@ pub async fn until_it_stops(db: &Session, plan: Uuid, status: &str) -> Outcome {
     }
     bar.finish_and_clear();
     let printed = if db.json { print(&status.to_string()) } else { print(&summary(&status)) }?;
+    let count = |key: &str| status[key].as_u64().unwrap_or(0);
     match status["state"].as_str() {
-        Some("done" | "canary_done") => Ok(printed),
+        Some("done" | "canary_done") if count("failed") + count("refused") == 0 => Ok(printed),
+        Some("done" | "canary_done") => Err(Failure::failed(format!(
+            "not all could be replayed: {} failed, {} refused; they are dead letters as before",
+            count("failed"),
+            count("refused")
+        ))),
         _ => Err(Failure::failed(format!("the plan is {}", cell(&status["state"])))),
     }
 }
@@ -84,7 +91,47 @@ pub fn summary(status: &Value) -> String {
         lines.push(format!("{} {}: {}", cell(&error["state"]), cell(&error["dlqId"]), shown(&cell(&error["error"]))));
     }
     if status["state"] == "canary_done" {
-        lines.push(format!("stopped behind the canary; go on: queen dlq widen {}", of("planId")));
+        lines.push(format!("stopped behind the canary; {}", next_step(status)));
     }
     lines.join("\n").replace("; \n", "\n")
+}
+
+/// What the state of the canary calls for.
+fn next_step(status: &Value) -> String {
+    let plan = cell(&status["planId"]);
+    let Some(why) = unproven(status) else { return format!("go on: queen dlq widen {plan}") };
+    if status["canary"]["failedAgain"].as_u64().unwrap_or(0) == 0 {
+        return format!("{why}, look again: queen dlq plan --status {plan}");
+    }
+    let queue = status["toQueue"].as_str().or(status["selection"]["queue"].as_str());
+    let queue = queue.map_or_else(String::new, |queue| format!(" --queue {}", quoted(queue)));
+    format!("{why}: look (queen dlq list{queue}), then end it: queen dlq cancel {plan}")
+}
+
+/// A name as a shell takes it.
+fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name = shown(name);
+    if !name.is_empty() && name.chars().all(plain) { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn behind_the_canary_the_next_step_is_what_its_state_calls_for() {
+        let step = |again: u64, pending: u64| {
+            next_step(&json!({
+                "planId": "P", "selection": {"queue": "it's q"}, "canary": {"failedAgain": again, "stillPending": pending},
+            }))
+        };
+        assert_eq!(step(0, 0), "go on: queen dlq widen P");
+        assert_eq!(step(0, 3), "3 still pending, look again: queen dlq plan --status P");
+        assert_eq!(
+            step(2, 1),
+            r"2 failed again, 1 still pending: look (queen dlq list --queue 'it'\''s q'), then end it: queen dlq cancel P"
+        );
+    }
 }

@@ -4,6 +4,7 @@ use super::window::Params;
 use super::{Caller, flag, json};
 use crate::body;
 use crate::database::Statement;
+use crate::dead_letters::{GROUP, PAUSE_GROUP, RESUME_GROUP};
 use crate::error::{CallError, Problem};
 use crate::state::Shared;
 use axum::extract::{Path, Query, State};
@@ -43,10 +44,6 @@ const SEEK: Statement = Statement {
     sql: "SELECT queen.seek($1, $2, to_end => $3, to_timestamp => $4::text::timestamptz, partition => $5)::text",
     types: &[Type::TEXT, Type::TEXT, Type::BOOL, Type::TEXT, Type::TEXT],
 };
-const PAUSE: Statement =
-    Statement { sql: "SELECT queen.pause_group($1, $2, $3)::text", types: &[Type::TEXT, Type::TEXT, Type::TEXT] };
-const RESUME: Statement =
-    Statement { sql: "SELECT queen.resume_group($1, $2)::text", types: &[Type::TEXT, Type::TEXT] };
 /// Seconds behind that count as lagging.
 const LAG_SECONDS: f64 = 3600.0;
 
@@ -208,8 +205,9 @@ async fn pause(
 ) -> Result<Response, Problem> {
     let [reason] = body::optional_object(&body, &["reason"])?;
     let reason = body::string(reason, "reason")?;
+    exists(&app, &caller, &queue, &group).await?;
     let subject = caller.subject.as_deref();
-    let changed = app.database.act(caller.tenant, subject, PAUSE, &[&queue, &group, &reason]).await?;
+    let changed = app.database.act(caller.tenant, subject, PAUSE_GROUP, &[&queue, &group, &reason]).await?;
     Ok(turned(&queue, &group, true, &changed))
 }
 
@@ -218,9 +216,17 @@ async fn resume(
     Extension(caller): Extension<Caller>,
     Path((group, queue)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
+    exists(&app, &caller, &queue, &group).await?;
     let subject = caller.subject.as_deref();
-    let changed = app.database.act(caller.tenant, subject, RESUME, &[&queue, &group]).await?;
+    let changed = app.database.act(caller.tenant, subject, RESUME_GROUP, &[&queue, &group]).await?;
     Ok(turned(&queue, &group, false, &changed))
+}
+
+/// 404 for a group that the queue does not have: a name with a slip in it would look paused.
+async fn exists(app: &Shared, caller: &Caller, queue: &str, group: &str) -> Result<(), Problem> {
+    let found = app.database.find(caller.tenant, GROUP, &[&queue, &group]).await?;
+    let none = || Problem::new(StatusCode::NOT_FOUND, "the queue has no such consumer group");
+    found.map(|_| ()).ok_or_else(none)
 }
 
 fn turned(queue: &str, group: &str, pause: bool, changed: &str) -> Response {

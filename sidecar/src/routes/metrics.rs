@@ -47,12 +47,15 @@ async fn summary(State(app): State<Shared>) -> Response {
 }
 
 async fn prometheus(State(app): State<Shared>) -> Response {
-    let (buffer, depths) = tokio::join!(buffer_status(&app), app.depths.get(PATIENCE));
+    let up = tokio::time::timeout(PATIENCE, app.database.is_up());
+    let (buffer, depths, up) = tokio::join!(buffer_status(&app), app.depths.get(PATIENCE), up);
     let mut text = Exposition::default();
     process_families(&app, &mut text);
     operation_families(&app, &mut text);
     queue_families(&app, &mut text);
     maintenance_families(&app, &buffer, &mut text);
+    let up = if up.unwrap_or(false) { 1.0 } else { 0.0 };
+    text.gauge("queen_database_up", "1 if the database answers within two seconds.", up);
     if let Some(depths) = depths {
         depth_families(&depths, &mut text);
         dead_letters::families(&depths, &mut text);

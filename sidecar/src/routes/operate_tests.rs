@@ -203,7 +203,8 @@ async fn the_exposition_can_be_parsed_and_is_there_without_a_database() {
         assert!(families.iter().any(|(family, _)| family == name), "{name}");
     }
     assert!(families.contains(&("queen_batches_fired_total".to_owned(), 3)));
-    assert!(!families.iter().any(|(family, _)| family == "queen_dlq_depth"), "not known");
+    assert!(!families.iter().any(|(family, _)| family.starts_with("queen_dlq_")), "not known");
+    assert!(text.lines().any(|line| line == "queen_database_up 0"), "{text}");
 }
 
 #[tokio::test]

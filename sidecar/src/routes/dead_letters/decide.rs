@@ -24,7 +24,7 @@ async fn discard(
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let [ids, cause, note] = body::object(body::text(&body)?, &["ids", "cause", "note"])?;
+    let [ids, cause, note] = body::strict_object(&body, &["ids", "cause", "note"])?;
     let ids: Option<Vec<Uuid>> = field(ids, "ids", "a list of UUIDs")?;
     let (cause, note) = (body::string(cause, "cause")?, body::string(note, "note")?);
     let subject = caller.subject.as_deref();
@@ -42,6 +42,7 @@ async fn repair(
     const KEYS: [&str; 4] = ["payload", "reason", "queue", "partition"];
     // Here null is a payload.
     let raw = queen_core::payload::read_object(body::text(&body)?, &KEYS).map_err(body::bad)?;
+    body::only(body::text(&body)?, &KEYS)?;
     let [payload, reason, queue, partition] = raw;
     let Some(payload) = payload else {
         return Err(Problem::bad_body("payload is missing (null is a payload)"));

@@ -2,7 +2,7 @@
 
 use super::super::window::Params;
 use super::super::{Caller, MAX_PAGE, text_param};
-use super::{act, field, look, number_param, plan_id};
+use super::{act, field, look, number_param, plan_id, problem};
 use crate::body;
 use crate::database::{Param, Statement};
 use crate::dead_letters as statements;
@@ -65,7 +65,7 @@ async fn make(
         "maxRecords",
         "dryRun",
     ];
-    let raw = body::object(body::text(&body)?, &KEYS)?;
+    let raw = body::strict_object(&body, &KEYS)?;
     let [reason, remediation, ids, filter, queue, partition, rate, canary, auto_widen, expires, max, dry_run] = raw;
     let (reason, remediation) = (body::string(reason, "reason")?, body::string(remediation, "remediation")?);
     let ids: Option<Vec<Uuid>> = field(ids, "ids", "a list of UUIDs")?;
@@ -106,7 +106,7 @@ fn expires_in(raw: Option<&str>) -> Result<Option<String>, Problem> {
 }
 
 fn note(body: &Bytes) -> Result<Option<String>, Problem> {
-    let [note] = body::optional_object(body, &["note"])?;
+    let [note] = body::strict_optional_object(body, &["note"])?;
     body::string(note, "note")
 }
 
@@ -129,7 +129,14 @@ async fn cancel(
 }
 
 /// What takes nothing but the plan.
-async fn turn(app: &Shared, caller: &Caller, id: &str, statement: Statement) -> Result<Response, Problem> {
+async fn turn(
+    app: &Shared,
+    caller: &Caller,
+    id: &str,
+    body: &Bytes,
+    statement: Statement,
+) -> Result<Response, Problem> {
+    let [] = body::strict_optional_object(body, &[])?;
     act(app, caller, StatusCode::OK, statement, &[&plan_id(id)?]).await
 }
 
@@ -137,32 +144,46 @@ async fn run(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    body: Bytes,
 ) -> Result<Response, Problem> {
-    turn(&app, &caller, &id, statements::RUN).await
+    turn(&app, &caller, &id, &body, statements::RUN).await
 }
 
 async fn widen(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    body: Bytes,
 ) -> Result<Response, Problem> {
-    turn(&app, &caller, &id, statements::WIDEN).await
+    let [force] = body::strict_optional_object(&body, &["force"])?;
+    let id = plan_id(&id)?;
+    if field::<bool>(force, "force", "true or false")? != Some(true) {
+        let status = app.database.look(caller.tenant, statements::PLAN, &[&id]).await.map_err(problem)?;
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        if let Some(why) = statements::unproven(&status).filter(|_| status["state"] == "canary_done") {
+            let why = format!("of the canary {why}: look first, or send {{\"force\": true}}");
+            return Err(Problem::new(StatusCode::CONFLICT, why));
+        }
+    }
+    act(&app, &caller, StatusCode::OK, statements::WIDEN, &[&id]).await
 }
 
 async fn pause(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    body: Bytes,
 ) -> Result<Response, Problem> {
-    turn(&app, &caller, &id, statements::PAUSE).await
+    turn(&app, &caller, &id, &body, statements::PAUSE).await
 }
 
 async fn resume(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    body: Bytes,
 ) -> Result<Response, Problem> {
-    turn(&app, &caller, &id, statements::RESUME).await
+    turn(&app, &caller, &id, &body, statements::RESUME).await
 }
 
 #[cfg(test)]
