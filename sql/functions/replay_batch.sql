@@ -115,7 +115,8 @@ BEGIN
             INSERT INTO queen.dlq_event (tenant, actor, action, dlq_id, plan_id, queue, consumer_group, detail)
             SELECT p.tenant, p.started_by, 'replay_' || outcome, item.dlq_id, p.plan_id,
                    item.queue, item.consumer_group,
-                   coalesce(verdict -> 'detail', jsonb_strip_nulls(jsonb_build_object('error', message)));
+                   jsonb_strip_nulls(jsonb_build_object('error', coalesce(message, verdict ->> 'error')))
+                       || coalesce(verdict -> 'detail', '{}');
             CASE outcome
                 WHEN 'moved' THEN p.moved := p.moved + 1;
                 WHEN 'duplicate' THEN p.duplicate := p.duplicate + 1;
