@@ -246,6 +246,7 @@ async fn payloads_are_shown_when_asked_for() {
     let listed = place.queen(&eve, &["list", "--json"]);
     assert!(!listed.expect(0).contains("secret"));
     let id = listed.json()["records"][0]["id"].as_str().unwrap().to_owned();
+    assert!(!place.queen(&eve, &["show", &id]).expect(0).contains("WHO"), "no heads of what is empty");
     for command in [&["list"][..], &["list", "--json"], &["show", &id], &["show", &id, "--json"]] {
         let without = place.queen(&eve, command);
         assert!(!without.expect(0).contains("secret"), "{without:?}");

@@ -371,6 +371,24 @@ async fn figures_of_dead_letters_are_exposed_with_their_owner() {
 }
 
 #[tokio::test]
+async fn figures_that_cannot_be_had_any_more_are_missing_and_do_not_stand_still() {
+    let http = sidecar_with(&[]).await;
+    dead_letters(&http, "q", 1).await;
+    let text = http.get("/metrics/prometheus").await.text;
+    assert!(text.contains("queen_database_up 1\n") && text.contains("queen_dlq_pending{"), "{text}");
+    http.sql().await.batch_execute("ALTER FUNCTION queen.dlq_stats RENAME TO dlq_stats_away").await.unwrap();
+    for _ in 0..600 {
+        let text = http.get("/metrics/prometheus").await.text;
+        if !text.contains("queen_dlq_") {
+            assert!(text.contains("queen_database_up 1\n"), "it is the query that fails: {text}");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the figures are those of before");
+}
+
+#[tokio::test]
 async fn evidence_that_is_kept_less_protected_than_its_queue_wants_is_counted() {
     let http = sidecar_with(&[]).await;
     dead_letters(&http, "q", 1).await;
