@@ -1503,6 +1503,35 @@ Example: SELECT at, actor, action, detail FROM queen.dlq_events(''orders'');';
 REVOKE ALL ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) TO queen_viewer, queen_sidecar;
 
+-- functions/dlq_is_approved.sql
+
+-- queen.dlq_is_approved: whether a dead letter may be replayed to a place, as somebody has approved. Internal.
+--
+-- Arguments:
+--   of_record     The record.
+--   to_queue      Queue it is about to go to.
+--   to_partition  Partition.
+-- Result: Whether it is in an approved plan for that place that has neither ended nor expired.
+-- Tables: queen.dead_letter_record, queen.replay_item, queen.replay_plan (read).
+-- Locks: None.
+CREATE FUNCTION queen.dlq_is_approved(of_record uuid, to_queue text, to_partition text)
+    RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT EXISTS (
+        SELECT FROM queen.dead_letter_record r
+          JOIN queen.replay_item i ON i.dlq_id = r.id
+          JOIN queen.replay_plan p ON p.plan_id = i.plan_id
+         WHERE r.id = $1 AND r.status = 'approved' AND p.approved_at IS NOT NULL
+           AND p.state IN ('approved', 'running', 'paused', 'canary_done') AND p.expires_at > clock_timestamp()
+           AND coalesce(p.to_queue, r.queue) = $2 AND coalesce(p.to_partition, r.partition) = $3)
+$$;
+COMMENT ON FUNCTION queen.dlq_is_approved(uuid, text, text) IS
+'Part of other functions: whether an approved plan that goes on has this dead letter, for this destination.
+Example: SELECT queen.dlq_is_approved(id, queue, partition) FROM queen.dead_letter_record;';
+REVOKE ALL ON FUNCTION queen.dlq_is_approved(uuid, text, text) FROM PUBLIC;
+
 -- functions/dlq_list.sql
 
 -- queen.dlq_list: list dead letters by page and filter.
@@ -1718,7 +1747,7 @@ REVOKE ALL ON FUNCTION queen.dlq_payload(bytea, boolean) FROM PUBLIC;
 --                 to is excluded), payload (a jsonpath: its first result is neither missing nor false nor null).
 --   to_queue      Where to; by default each to its own queue.
 --   to_partition  By default each to its own partition.
---   rate          Messages a second, at most 100000.
+--   rate          Messages a second, 0.0001 to 100000.
 --   canary        So many go first, and then it stops.
 --   auto_widen    It goes on by itself when the whole canary is settled and nothing of it failed.
 --   expires_in    After this time it is not approved, started or continued any more; at most 30 days.
@@ -1775,8 +1804,9 @@ BEGIN
               USING ERRCODE = '22023',
                     HINT = 'Known are queue, consumerGroup, class, code, fingerprint, from, to and payload.';
     END IF;
-    IF NOT coalesce(dlq_plan.rate > 0 AND dlq_plan.rate <= 100000, false) THEN
-        RAISE EXCEPTION 'rate must be above 0 and at most 100000 messages a second' USING ERRCODE = '22023';
+    -- Below, the time of the next message would be one that no timestamp holds, and stop the runner.
+    IF NOT coalesce(dlq_plan.rate BETWEEN 0.0001 AND 100000, false) THEN
+        RAISE EXCEPTION 'rate must be 0.0001 to 100000 messages a second' USING ERRCODE = '22023';
     END IF;
     IF NOT coalesce(dlq_plan.canary >= 0, false) THEN
         RAISE EXCEPTION 'canary must not be below 0' USING ERRCODE = '22023';
@@ -2097,7 +2127,8 @@ BEGIN
     p := queen.replay_plan_lock(dlq_resume_plan.plan_id, ARRAY['paused'], 'resumed', true);
     UPDATE queen.replay_plan r
        SET state = 'running',
-           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+           -- Not before the next message is due: whoever stops and goes on does not go faster.
+           due_at = greatest(r.due_at, clock_timestamp()), next_at = greatest(r.next_at, clock_timestamp())
      WHERE r.plan_id = p.plan_id;
     PERFORM queen.dlq_audit('plan_resumed', NULL, p.plan_id, NULL, NULL);
     RETURN queen.dlq_plan_status(p.plan_id);
@@ -2206,7 +2237,8 @@ BEGIN
     p := queen.replay_plan_lock(dlq_widen.plan_id, ARRAY['canary_done'], 'widened', true);
     UPDATE queen.replay_plan r
        SET state = 'running', phase = 'rest',
-           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+           -- Not before the next message is due: whoever stops and goes on does not go faster.
+           due_at = greatest(r.due_at, clock_timestamp()), next_at = greatest(r.next_at, clock_timestamp())
      WHERE r.plan_id = p.plan_id;
     PERFORM queen.dlq_audit('plan_widened', NULL, p.plan_id, NULL, jsonb_build_object('canary', queen.replay_canary(p.plan_id, p.canary)));
     RETURN queen.dlq_plan_status(p.plan_id);
@@ -3087,7 +3119,7 @@ BEGIN
             clean := queen.replay_canary(p.plan_id, p.canary);
             IF clean @> '{"failed": 0, "refused": 0, "remaining": 0, "failedAgain": 0, "stillPending": 0}' THEN
                 UPDATE queen.replay_plan r
-                   SET state = 'running', phase = 'rest', due_at = t, next_at = t, recent_at = '{}', recent_n = '{}'
+                   SET state = 'running', phase = 'rest', due_at = greatest(r.due_at, t), next_at = t
                  WHERE r.plan_id = p.plan_id;
                 INSERT INTO queen.dlq_event (tenant, actor, action, plan_id, detail)
                 VALUES (p.tenant, p.started_by, 'plan_widened', p.plan_id,
@@ -3158,7 +3190,8 @@ BEGIN
             p.due_at := p.due_at + make_interval(secs => (many / p.rate)::float);
             -- Where messages are further apart than a slot, so are batches, also while making up for time.
             p.next_at := t + greatest(tick, make_interval(secs => (many / (above * p.rate))::float - slot));
-            p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || t;
+            -- When it ended: by then all of it has moved, and a second that begins meanwhile counts it.
+            p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || clock_timestamp();
             p.recent_n := ARRAY(SELECT p.recent_n[i] FROM unnest(kept) i) || many;
             handled := handled + many;
         END IF;

@@ -11,7 +11,7 @@
 --                 to is excluded), payload (a jsonpath: its first result is neither missing nor false nor null).
 --   to_queue      Where to; by default each to its own queue.
 --   to_partition  By default each to its own partition.
---   rate          Messages a second, at most 100000.
+--   rate          Messages a second, 0.0001 to 100000.
 --   canary        So many go first, and then it stops.
 --   auto_widen    It goes on by itself when the whole canary is settled and nothing of it failed.
 --   expires_in    After this time it is not approved, started or continued any more; at most 30 days.
@@ -68,8 +68,9 @@ BEGIN
               USING ERRCODE = '22023',
                     HINT = 'Known are queue, consumerGroup, class, code, fingerprint, from, to and payload.';
     END IF;
-    IF NOT coalesce(dlq_plan.rate > 0 AND dlq_plan.rate <= 100000, false) THEN
-        RAISE EXCEPTION 'rate must be above 0 and at most 100000 messages a second' USING ERRCODE = '22023';
+    -- Below, the time of the next message would be one that no timestamp holds, and stop the runner.
+    IF NOT coalesce(dlq_plan.rate BETWEEN 0.0001 AND 100000, false) THEN
+        RAISE EXCEPTION 'rate must be 0.0001 to 100000 messages a second' USING ERRCODE = '22023';
     END IF;
     IF NOT coalesce(dlq_plan.canary >= 0, false) THEN
         RAISE EXCEPTION 'canary must not be below 0' USING ERRCODE = '22023';

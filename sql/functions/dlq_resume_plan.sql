@@ -20,7 +20,8 @@ BEGIN
     p := queen.replay_plan_lock(dlq_resume_plan.plan_id, ARRAY['paused'], 'resumed', true);
     UPDATE queen.replay_plan r
        SET state = 'running',
-           due_at = clock_timestamp(), next_at = clock_timestamp(), recent_at = '{}', recent_n = '{}'
+           -- Not before the next message is due: whoever stops and goes on does not go faster.
+           due_at = greatest(r.due_at, clock_timestamp()), next_at = greatest(r.next_at, clock_timestamp())
      WHERE r.plan_id = p.plan_id;
     PERFORM queen.dlq_audit('plan_resumed', NULL, p.plan_id, NULL, NULL);
     RETURN queen.dlq_plan_status(p.plan_id);

@@ -60,7 +60,7 @@ BEGIN
             clean := queen.replay_canary(p.plan_id, p.canary);
             IF clean @> '{"failed": 0, "refused": 0, "remaining": 0, "failedAgain": 0, "stillPending": 0}' THEN
                 UPDATE queen.replay_plan r
-                   SET state = 'running', phase = 'rest', due_at = t, next_at = t, recent_at = '{}', recent_n = '{}'
+                   SET state = 'running', phase = 'rest', due_at = greatest(r.due_at, t), next_at = t
                  WHERE r.plan_id = p.plan_id;
                 INSERT INTO queen.dlq_event (tenant, actor, action, plan_id, detail)
                 VALUES (p.tenant, p.started_by, 'plan_widened', p.plan_id,
@@ -131,7 +131,8 @@ BEGIN
             p.due_at := p.due_at + make_interval(secs => (many / p.rate)::float);
             -- Where messages are further apart than a slot, so are batches, also while making up for time.
             p.next_at := t + greatest(tick, make_interval(secs => (many / (above * p.rate))::float - slot));
-            p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || t;
+            -- When it ended: by then all of it has moved, and a second that begins meanwhile counts it.
+            p.recent_at := ARRAY(SELECT p.recent_at[i] FROM unnest(kept) i) || clock_timestamp();
             p.recent_n := ARRAY(SELECT p.recent_n[i] FROM unnest(kept) i) || many;
             handled := handled + many;
         END IF;

@@ -268,12 +268,15 @@ pub fn dlq_stats(call: &Call) -> Result<Datum> {
 pub fn dlq_delete(call: &Call) -> Result<Datum> {
     let partition = call.uuid(0).ok_or_else(|| null_argument("partition_id"))?;
     let transaction_id = call.required_text(1, "transaction_id")?;
-    let deleted = dead_letter::delete_message(guc::tenant()?, partition, transaction_id);
+    let tenant = guc::tenant()?;
+    let (any, one) = (Filter { status: Some("all"), ..Filter::default() }, Page { limit: 1, ..Page::default() });
+    let found = dead_letter::at(tenant, Some(partition), Some(transaction_id), &any, &one);
+    let deleted = dead_letter::delete_message(tenant, partition, transaction_id);
     if deleted > 0 {
         let what = serde_json::json!({
             "records": deleted, "partitionId": queen_core::id::format(partition), "transactionId": transaction_id,
         });
-        audit::note("deleted", None, None, &what);
+        audit::note("deleted", None, found.first().map(|record| record.queue.as_str()), &what);
     }
     Ok(call.value(Value::Int8(deleted)))
 }
@@ -281,9 +284,17 @@ pub fn dlq_delete(call: &Call) -> Result<Datum> {
 /// `queen.dlq_delete_row(dlq_id) → bigint`
 pub fn dlq_delete_row(call: &Call) -> Result<Datum> {
     let id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
-    let deleted = dead_letter::delete_row(guc::tenant()?, id);
-    if deleted > 0 {
-        audit::note("deleted", Some(id), None, &serde_json::json!({"records": deleted}));
+    let tenant = guc::tenant()?;
+    let record = dead_letter::find(tenant, id);
+    let deleted = dead_letter::delete_row(tenant, id);
+    if deleted > 0
+        && let Some(record) = record
+    {
+        let what = serde_json::json!({
+            "records": deleted, "consumerGroup": record.group, "status": record.status,
+            "originalMessageId": id::format(record.message_id), "originalTransactionId": record.transaction_id,
+        });
+        audit::note("deleted", Some(id), Some(&record.queue), &what);
     }
     Ok(call.value(Value::Int8(deleted)))
 }

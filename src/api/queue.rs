@@ -7,7 +7,7 @@ use crate::pg::call::{Call, jsonb};
 use crate::pg::relation::{Tables, queues_changed};
 use crate::pg::value::Value;
 use crate::pg::{commit, spi};
-use crate::rows::{cursor, queue, ready, subscription};
+use crate::rows::{audit, cursor, dead_letter, queue, ready, subscription};
 use pgrx::pg_sys::Datum;
 use queen_core::names;
 use queen_core::options::{Mode, QueueOptions};
@@ -79,7 +79,10 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
     let Some(queue) = queue::find(&tables, tenant, name)? else { return Ok(call.value(Value::Bool(false))) };
     // Before the lanes, as a move of one of them does; once more at the end, for what is filed meanwhile.
     let dead_letters = "DELETE FROM queen.dead_letter_record WHERE qid = $1";
-    delete(queue.qid, &[dead_letters]);
+    let records = dead_letter::purge(tenant, name, None);
+    if records > 0 {
+        audit::note("purged", None, Some(name), &serde_json::json!({"records": records, "queueDropped": true}));
+    }
     crate::rows::subscription::lock_creation(queue.qid);
     let hints = "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid";
     delete(queue.qid, &[hints]);

@@ -60,15 +60,20 @@ impl Replayed {
     }
 }
 
-/// Refuses where the record's queue wants an approval and the record has none.
-pub fn check_approval(record: &Record) -> Result<()> {
+/// Refuses where the record's queue wants an approval and the record has none: of a plan that has not ended, is not past its
+/// time, and goes to the same place.
+pub fn check_approval(record: &Record, to: Destination<'_>) -> Result<()> {
     let unapproved = spi::read_as_owner(|client| {
         client
             .select(
-                "SELECT status OPERATOR(pg_catalog.<>) 'approved' AND queen.dlq_needs_approval(tenant, queue) \
+                "SELECT queen.dlq_needs_approval(tenant, queue) AND NOT queen.dlq_is_approved(id, $2, $3) \
                    FROM queen.dead_letter_record WHERE id = $1",
                 Some(1),
-                &[spi::uuid(record.id).into()],
+                &[
+                    spi::uuid(record.id).into(),
+                    to.queue.unwrap_or(&record.queue).into(),
+                    to.partition.unwrap_or(&record.partition).into(),
+                ],
             )?
             .first()
             .get_one::<bool>()

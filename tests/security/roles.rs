@@ -90,6 +90,7 @@ fn calls() -> Vec<(&'static str, String, Vec<&'static str>)> {
         call("dlq_audit", "'a', NULL, NULL, NULL, NULL", &nobody),
         call("dlq_event_refuse", "", &nobody),
         call("dlq_needs_approval", &format!("{ID}, 'r'"), &nobody),
+        call("dlq_is_approved", &format!("{ID}, 'q', 'p'"), &nobody),
         call("dlq_payload", "'', false", &nobody),
         call("dlq_replay_row", &format!("{ID}, NULL, NULL"), &nobody),
         call("dlq_tally_change", "", &nobody),

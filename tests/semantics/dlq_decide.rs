@@ -124,7 +124,13 @@ async fn deleting_moving_and_purging_are_in_the_audit() {
     db.run("SELECT queen.dlq_delete_row('0190aaaa-0000-7000-8000-00000000000f')").await;
     assert_eq!(
         db.rows("SELECT actor, action, queue, detail ->> 'records' FROM queen.dlq_events()").await,
-        "ada|moved|q|~\nada|deleted|~|1\nada|deleted|~|1\nada|purged|q|2"
+        "ada|moved|q|~\nada|deleted|q|1\nada|deleted|q|1\nada|purged|q|2"
+    );
+    assert_eq!(
+        db.rows("SELECT consumer_group, detail ->> 'originalTransactionId' FROM queen.dlq_events() WHERE dlq_id IS NOT NULL AND action = 'deleted'")
+            .await,
+        "g|t2",
+        "what is gone is told by the audit"
     );
     // What is rolled back never happened.
     db.run("BEGIN; SELECT queen.dlq_purge('q'); ROLLBACK").await;
@@ -137,6 +143,15 @@ async fn deleting_moving_and_purging_are_in_the_audit() {
         "moved"
     );
     assert_eq!(db.state("SELECT queen.dlq_events(max_rows => -1)").await, "22023");
+    // Records go with their queue, and not silently.
+    db.run("SELECT queen.drop_queue('q')").await;
+    filed(&db, "g").await;
+    db.run("SELECT queen.drop_queue('q')").await;
+    assert_eq!(
+        db.rows(&format!("SELECT actor, action, queue, detail ->> 'records' FROM queen.dlq_events(after_seq => {after}) WHERE detail ? 'queueDropped'"))
+            .await,
+        "ada|purged|q|1"
+    );
 }
 
 #[tokio::test]

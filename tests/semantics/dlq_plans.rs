@@ -108,6 +108,8 @@ async fn a_filter_selects_by_every_one_of_its_keys() {
         ("'r', 'c', ids => '{}', filter => '{\"queue\": \"q\"}'", "22023"),
         ("'r', 'c', ids => '{}', rate => 0", "22023"),
         ("'r', 'c', ids => '{}', rate => 'NaN'", "22023"),
+        // Its next message would be due at a time that no timestamp holds, and the runner would stop for everybody.
+        ("'r', 'c', ids => '{}', rate => 1e-14", "22023"),
         ("'r', 'c', ids => '{}', canary => -1", "22023"),
         ("'r', 'c', ids => '{}', expires_in => '-1 s'", "22023"),
         ("'r', 'c', ids => '{}', max_records => 0", "22023"),
@@ -234,6 +236,44 @@ async fn where_approval_is_wanted_there_is_no_way_around_it() {
     acts_as(&db, "bob").await;
     step(&db, "dlq_approve", &plan).await;
     assert_eq!(db.rows(&format!("SELECT queen.dlq_repair('{id}', '1', 'r') ->> 'result'")).await, "repaired");
+}
+
+#[tokio::test]
+async fn an_approval_is_for_the_plans_destination_and_time() {
+    let db = Db::new().await;
+    let id = filed(&db, "g").await;
+    require_approval(&db).await;
+    acts_as(&db, "ada").await;
+    let plan = planned(&db, ", to_queue => 'there'").await;
+    acts_as(&db, "bob").await;
+    step(&db, "dlq_approve", &plan).await;
+    acts_as(&db, "ada").await;
+    for elsewhere in ["", ", 'elsewhere'", ", 'there', 'another'"] {
+        assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}'{elsewhere})")).await, "QN022", "{elsewhere}");
+    }
+    assert_eq!(db.state(&format!("SELECT queen.dlq_repair('{id}', '1', 'r')")).await, "QN022");
+    // Nobody has noticed yet, and the record still says approved.
+    db.run("UPDATE queen.replay_plan SET expires_at = now() - interval '1 s'").await;
+    assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}', 'there')")).await, "QN022");
+    assert_eq!(db.rows("SELECT status FROM queen.dead_letter_record").await, "approved");
+    db.run("UPDATE queen.replay_plan SET expires_at = now() + interval '1 h'").await;
+    assert_eq!(db.rows(&format!("SELECT queen.dlq_move_v1('{id}', 'there') ->> 'result'")).await, "moved");
+}
+
+#[tokio::test]
+async fn pausing_and_resuming_again_and_again_is_not_faster_than_the_rate() {
+    let db = Db::new().await;
+    letters(&db, 20).await;
+    let plan =
+        json_of(&db, "SELECT queen.dlq_plan('r', 'c', filter => '{\"queue\": \"q\"}', rate => 0.5, canary => 0)").await;
+    let plan = plan["planId"].as_str().unwrap();
+    step(&db, "dlq_run", plan).await;
+    for _ in 0..10 {
+        db.run("CALL queen.run_replays(0)").await;
+        step(&db, "dlq_pause_plan", plan).await;
+        step(&db, "dlq_resume_plan", plan).await;
+    }
+    assert_eq!(status(&db, plan).await["moved"], 1);
 }
 
 #[tokio::test]

@@ -96,14 +96,23 @@ pub fn is_credential(name: &str) -> bool {
         "cookie",
         "api-key",
         "apikey",
+        "access-key",
+        "private-key",
+        "account-key",
+        "shared-key",
         "token",
         "secret",
         "password",
         "passwd",
+        "passphrase",
+        "passcode",
+        "pwd",
         "credential",
         "session",
+        "signature",
     ];
-    parts.iter().any(|part| name.contains(part))
+    let words = ["auth", "pass", "pw", "pin", "otp", "sig", "sid", "jwt", "dsn", "cvv", "cvv2", "cvc", "ssn", "iban"];
+    parts.iter().any(|part| name.contains(part)) || name.split(['-', '.']).any(|word| words.contains(&word))
 }
 
 #[cfg(test)]
@@ -127,13 +136,14 @@ mod tests {
     #[test]
     fn credentials_are_replaced_by_name_or_masked_by_shape() {
         let headers = Headers::parse(
-            r#"{"Authorization":"x1","Set-Cookie":["x2"],"X_Api_Key":"x3","url":"http://a:x4@h","n":7,"o":{"password":"x5"},"ok":"fine","AKIAIOSFODNN7EXAMPLE":1}"#,
+            r#"{"Authorization":"x1","Set-Cookie":["x2"],"X_Api_Key":"x3","url":"http://a:x4@h","n":7,"o":{"password":"x5"},"ok":"fine","AKIAIOSFODNN7EXAMPLE":1,"db-pwd":"x6","X-Access-Key":"x7","pass":"x8","x-auth":"x9","s":"{\"p\\u0061ssword\":\"y1\"}","kv":{"name":"password","value":"y2"},"compass":"north"}"#,
         )
         .unwrap();
         let redacted = headers.redacted();
-        for secret in ["x1", "x2", "x3", "x4", "x5", "AKIA"] {
+        for secret in ["x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "y1", "y2", "AKIA"] {
             assert!(!redacted.contains(secret), "{redacted}");
         }
+        assert!(redacted.contains(r#""compass":"north""#));
         assert!(redacted.contains(r#""ok":"fine""#) && redacted.contains(r#""n":7"#));
         let again = Headers::parse(&redacted).unwrap().redacted();
         assert_eq!(again, redacted);

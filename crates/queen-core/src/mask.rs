@@ -23,53 +23,100 @@ struct Shape {
     keep: bool,
 }
 
+/// Parts of the names of what is secret.
+const NAMES: &str = r"passw(?:or)?[dt]|passwd|passphrase|passcode|pwd|secret|token|api[\x20_-]?key|access[\x20_-]?key|auth[_-]?key|private[\x20_-]?key|account[\x20_-]?key|shared[_-]?key|credential|session[_-]?id|sessid|signature|card[_-]?(?:number|no)|cvv2?|cvc|ssn|iban";
+/// Names of secrets by themselves or behind a separator; within words they mean something else.
+const SHORT_NAMES: &str = "pass|pw|pin|otp|sig|sid|jwt";
+
 static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
-    let shapes: &[(&str, bool)] = &[
+    let name = format!(r"\b(?:[\w.-]*(?:{NAMES})[\w.-]*|(?:[\w.-]*[_.-])?(?:{SHORT_NAMES}))");
+    // A text in quotes of any kind, what is in brackets to the end of its line or of the bracket that opens there, a block
+    // of YAML, a word.
+    let value = r#"(?: \[REDACTED\]
+        | [bruf]{0,2} (?: (\\+["']) [^\r\n]*? (?: \\+["'] | $ ) | (""") [^"]* (?: """ | $ ) | ("") [^",;\]\r\n}]+ ""
+            | (") (?: [^"\\\r\n] | \\. )* (?: " | $ ) | (') (?: [^'\\\r\n] | \\. )* (?: ' | $ ) )
+        | \w{0,40} \s? (?: [\[{(] [^\S\r\n]* [\r\n] [^\])}]* [\])}]? | [\[{(] [^\r\n]* )
+        | [|>] [+-]? \s* [\r\n]+ [^\r\n]*
+        | [^\s,;&"'] [^\s,;&]* )"#;
+    let shapes = [
         // Private keys, to their end or that of the text.
-        (r"(?s)-----BEGIN [A-Z0-9 ]*-----.*?(?:-----END [A-Z0-9 ]*-----|\z)", false),
-        // Headers that carry credentials: the rest of the line.
+        (r"(?s)-{4,5} ?BEGIN [A-Z0-9 ]*-{4,5}.*?(?:-{4,5} ?END [A-Z0-9 ]*-{4,5}|\z)".to_owned(), false),
+        // Headers that carry credentials, also in a list of pairs or as variables of CGI: the rest of the line.
         (
-            r"(?i)(\b(?:proxy-)?authorization|\b(?:set-)?cookie2?|\bx-(?:[a-z-]*-)?(?:api-key|auth-token|access-token|csrf-token|amz-security-token))\\*[\x22']?\s*[:=][^\r\n]+",
+            r"(?i)(\b[\w-]*authorization|\b(?:[\w-]*[_-])?cookie2?|\bx-(?:[a-z-]*-)?(?:auth|api-key|auth-token|access-token|csrf-token|amz-security-token))\\*(?:[\x22']{1,2}\s*[:=,]|\s*[:=])\s*[^\r\n]+".to_owned(),
             true,
         ),
         // Tokens by their scheme.
-        (r"(?i)(\bbearer)\s+\S+", true),
-        (r"(?i)(\b(?:basic|digest|negotiate|apikey)\s+)[A-Za-z0-9+/._~=-]{8,}", true),
+        (r"(?i)(\bbearer)\s+\S+".to_owned(), true),
+        (r"(?i)(\b(?:basic|digest|negotiate|apikey)\s+)[A-Za-z0-9+/._~=-]{8,}".to_owned(), true),
         // JSON web tokens.
-        (r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,4}", false),
-        // User and password of a connection string.
-        (r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s\x22'<>]*@", true),
-        // name=value, name: value, "name":"value", also escaped once more; and --name value.
+        (r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,4}".to_owned(), false),
+        // User and password of a connection string, with and without a scheme.
+        (r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s\x22'<>]*@".to_owned(), true),
+        (r"(\b[\w.+%-]{1,64}:)[^\s@:/\x22'<>()\[\]]+@".to_owned(), true),
+        (r"((?:^|\s)(?:-u|--user)[\s=]+[\x22']?[^\s:\x22']+:)[^\s\x22'\[]+".to_owned(), true),
+        // name=value, name: value, "name":"value", also escaped once more, or doubled as in CSV.
+        (format!(r#"(?ix) ( {name} \\* ["']{{0,2}} \s* (?: => | := | [:=] ) \s* ) {value}"#), true),
+        // ("name", "value"), {"name": "name", "value": "value"}.
         (
-            r#"(?ix)
-            ( \b [\w.-]* (?: passw(?:or)?d | passwd | passphrase | pwd | secret | token | api[_-]?key | access[_-]?key
-              | private[_-]?key | account[_-]?key | shared[_-]?key | credential | session[_-]?id | sessid | signature
-              | card[_-]?(?:number|no) | cvv2? | cvc | ssn | iban ) [\w.-]*
-              \\* ["']? \s* (?: => | := | [:=] ) \s* )
-            (?: (\\+["']) [^\r\n]*? (?: \\+["'] | $ ) | (") (?: [^"\\\r\n] | \\. )* (?: " | $ ) | (') (?: [^'\\\r\n] | \\. )* (?: ' | $ )
-              | [^\s,;&"']+ )"#,
+            format!(r#"(?ix) ( {name} \\* ["'] \s* , \s* (?: \\* ["']? value \\* ["']? \s* [:=] \s* )? ) {value}"#),
             true,
         ),
-        (r"(?i)(--?(?:password|passwd|token|secret|api-?key)\s+)[^\s-]\S*", true),
+        // Key (name)=(value), of PostgreSQL.
+        (format!(r"(?ix) ( \( [^()\r\n]* (?:{NAMES}) [^()\r\n]* \) = ) \( [^\r\n]*"), true),
+        // PASSWORD 'value', of SQL.
+        (
+            format!(r#"(?ix) ( (?: {name} | \bidentified\s+by ) \s+ ) (?: (") [^"\r\n]+ (?: " | $ ) | (') [^'\r\n]+ (?: ' | $ ) )"#),
+            true,
+        ),
+        // <name>value</name>
+        (format!(r"(?ix) ( < [\w:.-]* (?:{NAMES}) [\w:.-]* (?: \s [^<>]* )? > ) (?: <!\[CDATA\[ )? [^<]+"), true),
+        (r"(?i)(--?(?:password|passwd|token|secret|api-?key)\s+)[^\s-]\S*".to_owned(), true),
         // Keys of well-known makers.
         (
-            r"\b(?:(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}|(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{12,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|AIza[A-Za-z0-9_-]{16,}|glpat-[A-Za-z0-9_-]{12,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|SG\.[A-Za-z0-9_.-]{16,}|ya29\.[A-Za-z0-9_-]{12,}|whsec_[A-Za-z0-9]{12,})",
+            r"\b(?:(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}|(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{12,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|AIza[A-Za-z0-9_-]{16,}|glpat-[A-Za-z0-9_-]{12,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|SG\.[A-Za-z0-9_.-]{16,}|ya29\.[A-Za-z0-9_-]{12,}|whsec_[A-Za-z0-9]{12,}|sq0[a-z]{3}-[A-Za-z0-9_-]{16,})".to_owned(),
             false,
         ),
     ];
     // All of them are constant and tested.
-    shapes.iter().filter_map(|&(text, keep)| Some(Shape { regex: Regex::new(text).ok()?, keep })).collect()
+    shapes.into_iter().filter_map(|(text, keep)| Some(Shape { regex: Regex::new(&text).ok()?, keep })).collect()
 });
+
+/// A character that is written by its number: in JSON, or in a URL.
+static NUMBERED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)(?:\\+u00|%)([2-7][0-9a-f])").ok());
 
 /// Words that could be keys in hexadecimal or base64.
 static LONG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{32,}={0,2}").ok());
 /// Digits that could be a card number, however they are grouped; or a UUID, which is none.
 static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|[0-9](?:[ .-]?[0-9]){12,}").ok()
+    Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9]{4}(?:[\s\x{2010}-\x{2015}.,_/|-]{1,3}[0-9]{4}){3}[0-9]{0,3}|\b[0-9]{4}[\s\x{2010}-\x{2015}.,_/|-]{1,3}[0-9]{6}[\s\x{2010}-\x{2015}.,_/|-]{1,3}[0-9]{4,5}|[0-9](?:[ .-]?[0-9]){12,}").ok()
 });
 
-/// The text with everything replaced that looks like a credential or a card number. UUIDs stay.
+/// The text with everything replaced that looks like a credential or a card number, also where characters of it are written
+/// by their numbers. UUIDs stay.
 pub fn mask(text: &str) -> Cow<'_, str> {
+    let masked = by_shape(text);
+    let mut plain = Cow::Borrowed(&*masked);
+    // Each step makes it shorter.
+    while let Some(Cow::Owned(decoded)) =
+        NUMBERED.as_ref().map(|numbered| numbered.replace_all(&plain, numbered_character))
+    {
+        plain = Cow::Owned(decoded);
+    }
+    if let Cow::Owned(plain) = &plain
+        && let Cow::Owned(found) = by_shape(plain)
+        && found != *plain
+    {
+        return Cow::Owned(found);
+    }
+    masked
+}
+
+fn numbered_character(found: &Captures<'_>) -> String {
+    u8::from_str_radix(&found[1], 16).map(|n| char::from(n).to_string()).unwrap_or_default()
+}
+
+fn by_shape(text: &str) -> Cow<'_, str> {
     let mut masked = Cow::Borrowed(text);
     for shape in SHAPES.iter() {
         replace(&mut masked, &shape.regex, |found| {
@@ -167,11 +214,42 @@ mod tests {
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIB\nabc\n-----END RSA PRIVATE KEY-----", "MIIB"),
         ("-----BEGIN PRIVATE KEY-----\nMIIB", "MIIB"),
         ("hash 5f4dcc3b5aa765d61d8327deb882cf99 leaked", "5f4dcc3b5aa765d61d8327deb882cf99"),
+        ("card 4111  1111/1111_1111 declined", "1111/1111"),
+        ("card 4111\u{a0}1111\u{2013}1111\t1111", "1111\t1111"),
+        ("amex 3782, 822463, 10005", "822463"),
+        ("Config { password: Some(\"hun ter2\"), port: 1 }", "ter2"),
+        ("{\"passwords\": [\"hunter2\", \"swordfish\"]}", "swordfish"),
+        ("{\"secret\": {\n  \"value\": \"hunter2\"\n}, \"a\": 1}", "hunter2"),
+        ("password=b'hunter2'", "hunter2"),
+        ("password: |\n  hunter2", "hunter2"),
+        ("password=\"\"\"hunter2\"\"\"", "hunter2"),
+        ("password=hun'ter2", "ter2"),
+        ("DB_PASS=hunter2", "hunter2"),
+        ("pin: 4821", "4821"),
+        ("API key: hunter2", "hunter2"),
+        ("<wsse:Password Type=\"x\">hunter2</wsse:Password>", "hunter2"),
+        ("ALTER USER app PASSWORD 'hunter2'", "hunter2"),
+        ("Key (password)=(hunter2) already exists.", "hunter2"),
+        ("Key (tenant, api_key)=(5, hunter2) already exists.", "hunter2"),
+        ("dsn app:hunter2@tcp(db:3306)/x refused", "hunter2"),
+        ("curl -u admin:hunter2 https://x", "hunter2"),
+        ("HTTP_AUTHORIZATION=Token hunter2", "hunter2"),
+        ("HTTP_COOKIE=sid=hunter2", "hunter2"),
+        ("[('Authorization', 'Token hunter2'), ('a', 'b')]", "hunter2"),
+        ("Authorization:\n  Token hunter2", "hunter2"),
+        ("('password', 'hunter2')", "hunter2"),
+        (r#"{"name":"password","value":"hunter2"}"#, "hunter2"),
+        (r#"{"pass\u0077ord":"hunter2"}"#, "hunter2"),
+        (r"{\u0022password\u0022:\u0022hunter2\u0022}", "hunter2"),
+        (r"\\u0041KIAIOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
+        ("?sig=aB3%2FdEfGhIjKl&se=1", "dEfGhIjKl"),
+        ("password%3Dhunter2%26a%3D1", "hunter2"),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nP2/56wAA\n---- END SSH2", "P2/56wAA"),
     ];
 
     #[test]
     fn every_shape_compiles() {
-        assert_eq!(SHAPES.len(), 9);
+        assert_eq!(SHAPES.len(), 15);
         assert!(LONG.is_some() && DIGITS.is_some());
     }
 
