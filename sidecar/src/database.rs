@@ -387,6 +387,7 @@ fn sentence(error: &DbError) -> String {
     match (error.code().code(), error.routine()) {
         // Calls name one schema.
         ("3F000", _) => format!("{} ({message})", fitness::NO_EXTENSION),
+        ("42883", _) => format!("{} ({message})", fitness::OLD_EXTENSION),
         _ if lacks_grant(error) => format!("{} ({message})", fitness::NO_ROLE),
         _ => message.to_owned(),
     }

@@ -183,7 +183,7 @@ async fn a_plan_whose_records_could_not_all_be_replayed_ends_as_failed() {
 }
 
 #[tokio::test]
-async fn a_login_without_rights_is_told_which_role_it_lacks_and_never_the_servers() {
+async fn what_is_lacking_is_told_and_never_the_role_of_the_server() {
     let place = Place::with(1, json!({})).await;
     let (eve, nobody) = (login(&["queen_viewer"]), login(&[]));
     for (who, command) in [(&nobody, vec!["list"]), (&eve, [&["plan", "--queue", "q"], &WHY[..]].concat())] {
@@ -192,6 +192,15 @@ async fn a_login_without_rights_is_told_which_role_it_lacks_and_never_the_server
         assert!(ended.err.contains("GRANT queen_viewer (to look) or queen_operator (to act)"), "{ended:?}");
         assert!(!ended.err.contains("queen_sidecar"), "{ended:?}");
     }
+    let sql = shared_cluster().client(&place.database).await;
+    sql.batch_execute("ALTER FUNCTION queen.dlq_list_json RENAME TO away").await.unwrap();
+    let old = place.queen(&eve, &["list"]);
+    old.expect(1);
+    assert!(old.err.contains("ALTER EXTENSION queen UPDATE"), "{old:?}");
+    sql.batch_execute("DROP EXTENSION queen").await.unwrap();
+    let none = place.queen(&eve, &["list"]);
+    none.expect(1);
+    assert!(none.err.contains("CREATE EXTENSION queen") || none.err.contains("ALTER EXTENSION"), "{none:?}");
     let gone = Place { database: "not_there".to_owned() }.queen(&eve, &["list"]);
     gone.expect(1);
     assert!(gone.err.contains("cannot connect to the database ") && gone.err.contains("not_there: "), "{gone:?}");

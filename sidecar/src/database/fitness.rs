@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 
 pub const NO_EXTENSION: &str = "the database has no extension queen: CREATE EXTENSION queen";
 pub const NO_ROLE: &str = "the login lacks the role: GRANT queen_sidecar TO …, the user of DATABASE_URL";
-const OLD_EXTENSION: &str =
+pub const OLD_EXTENSION: &str =
     "the database's extension queen lacks a function of this server's: ALTER EXTENSION queen UPDATE";
 
 /// Answers one row: the extension's version, whether the functions are there, whether they may be called.
