@@ -10,6 +10,8 @@ use uuid::Uuid;
 const ADA: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhZGEiLCJyb2xlIjoiYWRtaW4ifQ.ZZznxmMiMDaqhos4xQ5Ymdi9kMLKaiKoTYqJLQtExr4";
 const GRACE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJncmFjZSIsInJvbGUiOiJyZWFkLXdyaXRlIn0.EvX_wQ1-jGYoa5i8wal2GTsbKWQn2hOaEPdsGNq8H6Q";
 const EVE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJldmUiLCJyb2xlIjoicmVhZC1vbmx5In0.T5lBtfpszDscd2Ra7aWygTbBjulmR0P9tW1FZrUch30";
+const NOBODY: &str =
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJyb2xlIjoiYWRtaW4ifQ.3-oawQEmWQq98C7Z4osEftx5lDIZyvpw61fv1o1im9I";
 const SECRET: [(&str, &str); 2] = [("JWT_ENABLED", "true"), ("JWT_SECRET", "a secret of the tests")];
 
 async fn ask(http: &Sidecar, token: &str, method: Method, path: &str, body: Value) -> Answer {
@@ -90,6 +92,8 @@ async fn a_plan_is_approved_by_another_person_and_runs_canary_first() {
     ask(&http, ADA, Method::POST, &step("run"), Value::Null).await.expect(403);
     ask(&http, ADA, Method::POST, &step("approve"), Value::Null).await.expect(403);
     ask(&http, EVE, Method::POST, &step("approve"), Value::Null).await.expect(403);
+    // Without a subject it would be the server's login that is the other person.
+    ask(&http, NOBODY, Method::POST, &step("approve"), Value::Null).await.expect(403);
     let approved = ask(&http, GRACE, Method::POST, &step("approve"), json!({"note": "seen"})).await.expect(200);
     assert_eq!(
         (&approved["plannedBy"], &approved["approvedBy"], &approved["approvalNote"]),

@@ -44,6 +44,8 @@ async fn a_healthy_server_tells_its_versions() {
 #[tokio::test]
 async fn a_database_without_the_extension_is_told_until_it_has_it() {
     let cluster = shared_cluster();
+    // The roles belong to the cluster, and come with its first extension.
+    cluster.fresh_database().await;
     let database = tokio::task::spawn_blocking(|| cluster.empty_database()).await.unwrap();
     let http = Sidecar::start(cluster, &database);
     let sentence = "the database has no extension queen: CREATE EXTENSION queen";

@@ -116,7 +116,14 @@ async fn approve(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    act(&app, &caller, StatusCode::OK, statements::APPROVE, &[&plan_id(&id)?, &note(&body)?]).await
+    let (id, note) = (plan_id(&id)?, note(&body)?);
+    if caller.subject.is_none() {
+        // Else the server's own login would be the second person, whoever asked.
+        let why =
+            "approving needs an authenticated subject: a token with the claim sub, or SQL with a login of one's own";
+        return Err(Problem::new(StatusCode::FORBIDDEN, why));
+    }
+    act(&app, &caller, StatusCode::OK, statements::APPROVE, &[&id, &note]).await
 }
 
 async fn cancel(
