@@ -29,7 +29,8 @@ BEGIN
     WITH back AS (
         UPDATE queen.dead_letter_record r SET status = 'pending'
           FROM queen.replay_item i
-         WHERE i.plan_id = of_plan AND i.state IN ('planned', 'failed', 'refused') AND r.id = i.dlq_id AND r.status = 'approved'
+         WHERE i.plan_id = of_plan AND i.state IN ('planned', 'duplicate', 'failed', 'refused')
+           AND r.id = i.dlq_id AND r.status = 'approved'
            AND NOT EXISTS (SELECT FROM queen.replay_item o JOIN queen.replay_plan p ON p.plan_id = o.plan_id
                             WHERE o.dlq_id = i.dlq_id AND o.plan_id <> of_plan AND o.state = 'planned'
                               AND p.approved_at IS NOT NULL

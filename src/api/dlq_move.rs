@@ -44,8 +44,8 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
 
 /// `queen.dlq_replay_row(dlq_id, to_queue, to_partition, payload) → jsonb`
 ///
-/// As a move, for plans and repairs: the record stays, as evidence, with status `replayed`, also when the message is there
-/// already. Of whatever tenant; the callers have looked.
+/// As a move, for plans and repairs: the record stays, as evidence, with status `replayed`. A message that is there already
+/// decides nothing: anybody who may push can put one there. Of whatever tenant; the callers have looked.
 pub fn dlq_replay_row(call: &Call) -> Result<Datum> {
     let dlq_id = call.uuid(0).ok_or_else(|| null_argument("dlq_id"))?;
     let to = destination(call, 1, 2)?;
@@ -63,7 +63,9 @@ pub fn dlq_replay_row(call: &Call) -> Result<Datum> {
         });
         return Ok(call.value(jsonb(&verdict.to_string())));
     };
-    dead_letter::set_replayed(dlq_id);
+    if !replayed.duplicate {
+        dead_letter::set_replayed(dlq_id);
+    }
     let mut verdict = replayed.json(&record, if replayed.duplicate { "duplicate" } else { "moved" });
     verdict["partitionId"] = id::format(replayed.partition_id).into();
     verdict["detail"] = audit::lineage(&record, &replayed);
