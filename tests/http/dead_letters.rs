@@ -417,3 +417,63 @@ async fn with_run_replays_off_the_server_leaves_plans_to_others() {
     http.sql().await.batch_execute("CALL queen.run_replays(10000)").await.unwrap();
     assert_eq!(http.get(&format!("/api/v1/dlq/plans/{plan}")).await.expect(200)["state"], "done");
 }
+
+#[tokio::test]
+async fn seeded_secrets_are_in_no_answer_no_metric_and_no_log_line_when_redaction_is_on() {
+    let database = shared_cluster().fresh_database().await;
+    let http = Sidecar::start_with(shared_cluster(), &database, &[("QUEEN_LOG", "debug")]);
+    http.configure(
+        "orders",
+        &json!({"deadLetterPayload": "redact", "redactionAllow": ["$.order"], "deadLetterTo": ".dead"}),
+    )
+    .await;
+    http.configure("orders.dead", &json!({})).await;
+    let seeds = [
+        "sk-live_4eC39HqLyjWDarjtT1zdp7dc",
+        "Bearer eyJhbGciOiJIUzI1NiJ9.c2VlZA.c2lnbmF0dXJl",
+        "4111 1111 1111 1111",
+        "postgresql://shop:hunter2seed@db.example/shop",
+        "AKIAIOSFODNN7EXAMPLE",
+        "password=correcthorseseed",
+    ];
+    let traces = "    at com.example.Shop.pay(Shop.java:42)\n".repeat(25_000);
+    let payload = json!({"order": 7, "card": seeds[2], "note": seeds.join(" ")});
+    let headers = json!({"authorization": seeds[1], "x-api-key": seeds[0], "traceparent": "00-1-2-01"});
+    let body = json!({"items": [{"queue": "orders", "payload": payload, "headers": headers}]});
+    http.post("/api/v1/push", &body).await.expect(201);
+    let popped = http.pop("orders", "consumerGroup=pay&subscriptionMode=all").await;
+    let ack = json!({
+        "transactionId": popped[0]["transactionId"], "partitionId": popped[0]["partitionId"], "status": "dlq",
+        "leaseId": popped[0]["leaseId"], "consumerGroup": "pay", "error": format!("{}\n{traces}{}", seeds.join(" "), seeds[0]),
+    });
+    assert_eq!(http.post("/api/v1/ack", &ack).await.expect(200)[0]["dlq"], true);
+
+    let record = records(&http, "orders").await[0]["id"].as_str().unwrap().to_owned();
+    let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": "orders"}, "dryRun": true});
+    let mut told = vec![("plan".to_owned(), http.post("/api/v1/dlq/plans", &plan).await.text)];
+    for path in [
+        "/api/v1/dlq/list".to_owned(),
+        format!("/api/v1/dlq/{record}"),
+        "/api/v1/dlq/stats".to_owned(),
+        "/api/v1/dlq/events".to_owned(),
+        "/api/v1/dlq?queue=orders".to_owned(),
+        "/api/v1/status".to_owned(),
+        "/api/v1/analytics/dlq-signatures?queue=orders".to_owned(),
+        "/metrics/prometheus".to_owned(),
+        "/api/v1/pop/queue/orders.dead?autoAck=true".to_owned(),
+    ] {
+        let answer = http.get(&path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        told.push((path, answer.text));
+    }
+    told.push(("the log".to_owned(), http.log()));
+    for (place, text) in told {
+        for seed in seeds {
+            // The parts that are secret, whatever stands around them.
+            let secret = seed.trim_start_matches("Bearer ").trim_start_matches("password=");
+            let secret = secret.trim_start_matches("postgresql://shop:").trim_end_matches("@db.example/shop");
+            assert!(!text.contains(secret), "{place} has {secret}");
+        }
+        assert!(text.len() < 1_000_000, "{place} has the whole stack trace");
+    }
+}
