@@ -41,6 +41,8 @@ struct Held {
     tried: Option<Instant>,
     /// When the last fetch for an unknown key began.
     asked: Option<Instant>,
+    /// When they were fetched.
+    fetched: Option<Instant>,
 }
 
 /// A key of the set.
@@ -98,7 +100,10 @@ impl Jwks {
             return found;
         }
         self.source.change(|held| held.asked = Some(Instant::now()));
-        self.source.fetch(turn).await;
+        if self.source.fetch(turn).await && held.keys.is_none() {
+            // The first set was fetched for everybody, not for an unknown key.
+            self.source.change(|held| held.asked = None);
+        }
         self.source.held().find(algorithm, id)
     }
 
@@ -113,9 +118,18 @@ impl Jwks {
 async fn keep_fresh(source: Weak<Source>, refresh: Duration) {
     while let Some(source) = source.upgrade() {
         let turn = source.turn.clone().lock_owned().await;
-        let worked = source.fetch(turn).await;
+        // A request may have had the turn before and brought a fresh set: the first often does.
+        let still_fresh = source.held().fetched.and_then(|at| refresh.checked_sub(at.elapsed()));
+        let pause = match still_fresh {
+            Some(rest) if !rest.is_zero() => {
+                drop(turn);
+                rest
+            }
+            _ if source.fetch(turn).await => refresh,
+            _ => refresh.min(RETRY),
+        };
         drop(source);
-        tokio::time::sleep(if worked { refresh } else { refresh.min(RETRY) }).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -138,7 +152,7 @@ impl Source {
             match &fetched {
                 Ok(keys) => {
                     tracing::debug!(keys = keys.len(), "fetched the token keys");
-                    source.change(|held| held.keys = Some(keys.clone()));
+                    source.change(|held| (held.keys, held.fetched) = (Some(keys.clone()), Some(Instant::now())));
                 }
                 Err(problem) => tracing::warn!(%problem, "cannot fetch the token keys; the old ones stay"),
             }

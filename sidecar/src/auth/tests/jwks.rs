@@ -24,7 +24,14 @@ impl Publisher {
         publisher.publish(keys);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                _ = stream.read(&mut [0; 4096]).await;
+                // The whole request: closing with some of it unread would reset the connection.
+                let (mut request, mut part) = (Vec::new(), [0; 4096]);
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut part).await {
+                        Ok(n) if n > 0 => request.extend_from_slice(&part[..n]),
+                        _ => break,
+                    }
+                }
                 asked.fetch_add(1, SeqCst);
                 let (status, body) = answer.lock().unwrap().clone();
                 let head =
