@@ -23,6 +23,7 @@ demo: prerequisites ## a tour of the broker, in SQL and over HTTP, in a cluster 
 	demo/run.sh
 
 test: prerequisites ## all tests, each layer of tests/README.md
+	@scripts/prerequisites.sh python
 	$(CARGO) xtask install $(PG_CONFIG) $(QUEEN_TEST_PROFILE)
 	$(CARGO) build -p queen-sidecar
 	$(CARGO) test --no-fail-fast --workspace --exclude queen --exclude queen-tests --exclude queen-benches
@@ -31,6 +32,7 @@ test: prerequisites ## all tests, each layer of tests/README.md
 	$(CARGO) test -p queen-tests --test performance -- --test-threads=1
 
 test-sdk: install ## the published SDKs' own tests against the HTTP server; needs network (PyPI, crates.io)
+	@scripts/prerequisites.sh python
 	$(CARGO) build --release -p queen-sidecar
 	tests/sdk/run.sh
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Sees to it that the PostgreSQL of PG_CONFIG is there with its headers, and what the build needs
-# besides: Rust, a C compiler, libclang; and curl, for the HTTP server's demo and documents. On Debian,
-# PostgreSQL and curl are installed with apt when missing; no server is started. Says nothing when
-# there is nothing to do.
+# besides: Rust, a C compiler, libclang; and curl, for the HTTP server's demo and documents; with
+# argument `python`, as for the tests, a python3 that can make virtual environments. On Debian, what is
+# missing of PostgreSQL, curl and python3 is installed with apt; no server is started. Says nothing
+# when there is nothing to do.
 set -euo pipefail
 
 pg_config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
@@ -23,6 +24,7 @@ done
 
 packages=()
 if ! command -v curl >/dev/null; then packages+=(curl); fi
+if [ "${1:-}" = python ] && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
 if ! has_postgres; then
     case $pg_config in
     /usr/lib/postgresql/*/bin/pg_config) ;;
