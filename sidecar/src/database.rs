@@ -146,8 +146,7 @@ impl Database {
         let Some(actor) = actor.filter(|actor| !actor.is_empty()) else {
             return self.call(tenant, statement, params).await;
         };
-        let id = if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() };
-        let row = self.in_transaction(SET_ACTOR, &[&id, &actor], statement, params).await?;
+        let row = self.in_transaction(SET_ACTOR, &[&setting(tenant), &actor], statement, params).await?;
         row.as_ref().map_or_else(|| Ok(String::new()), text)
     }
 
@@ -169,8 +168,7 @@ impl Database {
         statement: Statement,
         params: &[Param<'_>],
     ) -> Result<Option<String>, CallError> {
-        let id = if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() };
-        let row = self.in_transaction(SET_LIMITS, &[&LOOK_TIMEOUT, &id], statement, params).await?;
+        let row = self.in_transaction(SET_LIMITS, &[&LOOK_TIMEOUT, &setting(tenant)], statement, params).await?;
         row.as_ref().map(text).transpose()
     }
 
@@ -355,6 +353,11 @@ impl Drop for UnderWay {
             runtime.spawn(rest);
         }
     }
+}
+
+/// What `queen.tenant` is set to; nothing for the default tenant, so that a login without the right to set it will do.
+fn setting(tenant: Tenant) -> String {
+    if tenant == Tenant::default() { String::new() } else { tenant.0.to_string() }
 }
 
 fn text(row: &Row) -> Result<String, CallError> {

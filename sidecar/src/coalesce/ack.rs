@@ -1,7 +1,7 @@
 //! Acknowledgements: many requests, one commit; each settles as if it were alone.
 
 use super::push::push_string;
-use super::{Job, Line, each_once, lane};
+use super::{Job, Line, array, each_once, lane};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Operation;
@@ -59,12 +59,7 @@ impl Job for AckJob {
     }
 
     async fn call(database: &Database, tenant: Tenant, jobs: &[&Self]) -> Result<Vec<Box<RawValue>>, CallError> {
-        let mut requests = String::with_capacity(jobs.iter().map(|job| job.text.len() + 1).sum::<usize>() + 2);
-        for job in jobs {
-            requests.push(if requests.is_empty() { '[' } else { ',' });
-            requests.push_str(&job.text);
-        }
-        requests.push(']');
+        let requests = array(jobs.iter().map(|job| job.text.as_str()));
         let text = database.call(tenant, ACK, &[&requests]).await?;
         serde_json::from_str(&text).map_err(|_| CallError::Lost)
     }

@@ -251,7 +251,7 @@ async fn carry_out<J: Job>(database: &Database, metrics: &Metrics, batch: Vec<Wa
     let items = jobs.iter().map(|job| job.items()).sum();
     let began = Instant::now();
     let answers = J::call(database, tenant, &jobs).await;
-    metrics.batch(J::OPERATION, jobs.len(), items, began.elapsed());
+    metrics.batch(J::OPERATION, items, began.elapsed());
     if let Err(error) = &answers {
         metrics.failed(error);
     }
@@ -287,4 +287,15 @@ fn lane(parts: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     parts.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Texts of JSON values, none of them empty, as a JSON array.
+fn array<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> String {
+    let mut array = String::with_capacity(texts.clone().map(|text| text.len() + 1).sum::<usize>() + 2);
+    for text in texts {
+        array.push(if array.is_empty() { '[' } else { ',' });
+        array.push_str(text);
+    }
+    array.push_str(if array.is_empty() { "[]" } else { "]" });
+    array
 }

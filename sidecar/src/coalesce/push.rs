@@ -1,6 +1,6 @@
 //! Pushes: many requests, one append.
 
-use super::{Job, Line, each_once, lane};
+use super::{Job, Line, array, each_once, lane};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Operation;
@@ -114,12 +114,7 @@ impl Job for PushJob {
     }
 
     async fn call(database: &Database, tenant: Tenant, jobs: &[&Self]) -> Result<Vec<Vec<Pushed>>, CallError> {
-        let mut items = String::with_capacity(jobs.iter().map(|job| job.text.len() + 1).sum::<usize>() + 2);
-        for job in jobs.iter().filter(|job| job.items > 0) {
-            items.push(if items.is_empty() { '[' } else { ',' });
-            items.push_str(&job.text);
-        }
-        items.push_str(if items.is_empty() { "[]" } else { "]" });
+        let items = array(jobs.iter().map(|job| job.text.as_str()).filter(|text| !text.is_empty()));
         let text = database.call(tenant, PUSH, &[&items]).await?;
         let all: Vec<Pushed> = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
         let mut all = all.into_iter();

@@ -51,12 +51,8 @@ pub struct Counts {
     pub messages: AtomicU64,
     /// Calls to the database.
     pub batches: AtomicU64,
-    /// Requests in those calls.
-    pub batch_requests: AtomicU64,
     /// Messages in those calls.
     pub batch_items: AtomicU64,
-    /// Microseconds in those calls.
-    pub micros: AtomicU64,
     newest: Reservoir,
 }
 
@@ -64,11 +60,6 @@ impl Counts {
     /// Median and 99th percentile of the newest calls, in milliseconds. None before the first.
     pub fn round_trip(&self) -> Option<[f64; 2]> {
         self.newest.milliseconds([0.5, 0.99])
-    }
-
-    /// Requests that shared a call, on average; 0 before the first.
-    pub fn requests_per_batch(&self) -> f64 {
-        ratio(&self.batch_requests, &self.batches)
     }
 
     /// Messages of a call, on average; 0 before the first.
@@ -110,13 +101,11 @@ impl Metrics {
         &self.counts[operation as usize]
     }
 
-    /// A call to the database was made for these requests.
-    pub fn batch(&self, operation: Operation, requests: usize, items: usize, took: Duration) {
+    /// A call to the database was made for so many messages.
+    pub fn batch(&self, operation: Operation, items: usize, took: Duration) {
         let counts = self.of(operation);
         counts.batches.fetch_add(1, Relaxed);
-        counts.batch_requests.fetch_add(requests as u64, Relaxed);
         counts.batch_items.fetch_add(items as u64, Relaxed);
-        counts.micros.fetch_add(took.as_micros() as u64, Relaxed);
         counts.newest.add(took);
     }
 
@@ -124,7 +113,7 @@ impl Metrics {
     pub fn pop(&self, wanted: &Wanted, messages: usize, took: Duration) {
         let kind = if matches!(wanted.target, Target::Partition { .. }) { &self.targeted } else { &self.wildcard };
         kind.fetch_add(1, Relaxed);
-        self.batch(Operation::Pop, 1, messages, took);
+        self.batch(Operation::Pop, messages, took);
     }
 
     /// A call failed.
