@@ -480,7 +480,7 @@ CREATE TABLE queen.segment (
 ) USING heap;
 ALTER TABLE queen.segment ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- Highest offset that retention has removed; a partition without a row has lost none.
+-- Highest offset that retention has removed, and the one before that; a partition without a row has lost none.
 CREATE TABLE queen.trimmed (
     pid  bigint NOT NULL,
     upto bigint NOT NULL

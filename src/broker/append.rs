@@ -192,7 +192,7 @@ fn append_to_queue(
     }
     // Groups are read after the last segment is there: one that registers meanwhile is seen here, or sees it.
     if !appended.is_empty() {
-        for group in subscription::of_queue(tables, queue.qid).iter().filter(|g| g.registered) {
+        for group in subscription::to_tell(tables, queue.qid).iter().filter(|g| g.registered) {
             for (partition, written) in &appended {
                 hint(tables, &queue, partition, group, written);
             }

@@ -6,6 +6,7 @@ use crate::pg::relation::Tables;
 use crate::rows::audit;
 use crate::rows::dead_letter::{self, Cause, Record};
 use crate::rows::queue::Queue;
+use crate::rows::ready;
 use crate::rows::subscription::{self, Subscription};
 use serde_json::json;
 use std::cell::RefCell;
@@ -31,6 +32,10 @@ pub fn pause(tables: &Tables, queue: &Queue, group: &Subscription, reason: Optio
 pub fn resume(tables: &Tables, queue: &Queue, group: &Subscription) -> bool {
     let changed = subscription::resume(tables, group.gid);
     if changed {
+        // An append may have missed the group while its row was replaced.
+        if group.registered {
+            ready::insert_sweep(tables, group.gid, 0);
+        }
         commit::settled();
         commit::wake(queue.qid);
         audit::note("group_resumed", None, Some(&queue.name), &json!({"consumerGroup": group.name}));

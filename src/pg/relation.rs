@@ -370,6 +370,13 @@ impl Table {
         Scan::new(self, index, keys, sight)
     }
 
+    /// What `read` makes of the row with this key that is committed, or our own; also of one that is replaced meanwhile.
+    pub fn find<T>(&self, index: usize, keys: &[Key<'_>], read: impl Fn(&Row<'_>) -> T) -> Option<T> {
+        [Sight::Committed, Sight::Moment]
+            .into_iter()
+            .find_map(|sight| self.scan(index, keys, sight).forward().map(|row| read(&row)))
+    }
+
     pub(super) fn columns(&self) -> usize {
         self.columns
     }

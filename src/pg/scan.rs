@@ -13,6 +13,10 @@ pub enum Sight {
     Committed,
     /// Also rows whose inserting or deleting transaction has not ended; see [`Scan::in_progress`].
     Everything,
+    /// What was committed at the moment when the scan began, and our own rows. Costs more, but misses nothing: the others
+    /// look at each row a while after they have read its index entry, and so may see neither of a row that is replaced
+    /// meanwhile and its successor: the one too late, the other too early.
+    Moment,
 }
 
 /// A condition on a column of the index.
@@ -91,6 +95,45 @@ pub struct Scan<'t> {
     table: &'t Table,
     /// Some until the scan is dropped.
     engine: Option<Engine>,
+    /// What [`Sight::Moment`] sees.
+    moment: Option<Moment>,
+}
+
+/// A registered snapshot: what it sees is not cleaned away. Asked for each row, and not given to the scan, since a scan by
+/// such a snapshot takes predicate locks under SERIALIZABLE.
+struct Moment(pg_sys::Snapshot);
+
+impl Moment {
+    fn now() -> Moment {
+        // SAFETY: registering copies the snapshot; our own changes are seen up to the last one.
+        unsafe {
+            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+            (*snapshot).curcid = pg_sys::CommandId::MAX;
+            Moment(snapshot)
+        }
+    }
+
+    /// Whether it sees the row in this slot, which holds a pin on the row's page.
+    unsafe fn sees(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: the table's rows are in slots of this kind.
+        unsafe {
+            let slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
+            pg_sys::LockBuffer((*slot).buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            let seen = pg_sys::HeapTupleSatisfiesVisibility((*slot).base.tuple, self.0, (*slot).buffer);
+            pg_sys::LockBuffer((*slot).buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+            seen
+        }
+    }
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        // An error lets go of it with its transaction.
+        if !std::thread::panicking() {
+            // SAFETY: registered once.
+            unsafe { pg_sys::UnregisterSnapshot(self.0) };
+        }
+    }
 }
 
 impl<'t> Scan<'t> {
@@ -107,7 +150,9 @@ impl<'t> Scan<'t> {
         engine.snapshot.snapshot_type = match sight {
             Sight::Committed => pg_sys::SnapshotType::SNAPSHOT_SELF,
             Sight::Everything => pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            Sight::Moment => pg_sys::SnapshotType::SNAPSHOT_ANY,
         };
+        let moment = (sight == Sight::Moment).then(Moment::now);
         // SAFETY: the keys are copied by rescan; what they point to lives in the current memory context, longer than
         // the scan.
         unsafe {
@@ -131,15 +176,20 @@ impl<'t> Scan<'t> {
             let n = keys.len() as i32;
             pg_sys::index_rescan(engine.desc, entries.as_mut_ptr(), n, std::ptr::null_mut(), 0);
         }
-        Scan { table, engine: Some(engine) }
+        Scan { table, engine: Some(engine), moment }
     }
 
     fn step(&mut self, direction: pg_sys::ScanDirection::Type) -> Option<Row<'_>> {
         let engine = self.engine.as_ref()?;
         // SAFETY: the slot belongs to this scan; its arrays have the table's width once deformed.
         unsafe {
-            if !pg_sys::index_getnext_slot(engine.desc, direction, engine.slot) {
-                return None;
+            loop {
+                if !pg_sys::index_getnext_slot(engine.desc, direction, engine.slot) {
+                    return None;
+                }
+                if self.moment.as_ref().is_none_or(|moment| moment.sees(engine.slot)) {
+                    break;
+                }
             }
             let width = self.table.columns();
             pg_sys::slot_getsomeattrs_int(engine.slot, width as i32);
@@ -164,6 +214,9 @@ impl<'t> Scan<'t> {
     /// With [`Sight::Everything`]: the transaction, not ours, that is about to insert or delete the row just returned.
     pub fn in_progress(&self) -> Option<InProgress> {
         let snapshot = &self.engine.as_ref()?.snapshot;
+        if snapshot.snapshot_type != pg_sys::SnapshotType::SNAPSHOT_DIRTY {
+            return None;
+        }
         let (xmin, xmax) = (snapshot.xmin, snapshot.xmax);
         if xmin != pg_sys::TransactionId::INVALID {
             Some(InProgress::Insert(xmin))

@@ -104,7 +104,7 @@ pub fn take(tables: &Tables, gid: i64, pid: i64, wait: bool) -> Taken {
     loop {
         let found = {
             let table = tables.cursor().borrow();
-            from_newest(&table, gid, pid, Sight::Everything, |scan, cursor| (cursor, scan.in_progress()))
+            from_newest(&table, gid, pid, |scan, cursor| (cursor, scan.in_progress()))
         };
         match found {
             None if may_create => return Taken::Missing,
@@ -142,19 +142,18 @@ pub fn forget_places() {
     LAST_SEQ.with(Floor::clear);
 }
 
-/// Calls `read` with the newest row of (group, partition) that `sight` sees, and the scan, to go on to older ones.
-fn from_newest<T>(
-    table: &Table,
-    gid: i64,
-    pid: i64,
-    sight: Sight,
-    mut read: impl FnMut(&mut Scan<'_>, Cursor) -> T,
-) -> Option<T> {
+fn scan_from(table: &Table, gid: i64, pid: i64, from: i64, sight: Sight) -> Scan<'_> {
+    let keys = [eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid)), cmp(3, Compare::GreaterOrEqual, Value::Int8(from))];
+    table.scan(0, &keys, sight)
+}
+
+/// Calls `read` with the newest row of (group, partition), uncommitted ones included, and the scan, to go on to older
+/// ones. None: there is no row that is committed now, nor was there one in progress when this began.
+fn from_newest<T>(table: &Table, gid: i64, pid: i64, mut read: impl FnMut(&mut Scan<'_>, Cursor) -> T) -> Option<T> {
     let known = LAST_SEQ.with(|floor| floor.get((gid, pid)));
-    for from in known.into_iter().chain([0]) {
-        let keys =
-            [eq(1, Value::Int8(gid)), eq(2, Value::Int8(pid)), cmp(3, Compare::GreaterOrEqual, Value::Int8(from))];
-        let mut scan = table.scan(0, &keys, sight);
+    let places = known.into_iter().chain([0]).map(|from| (from, Sight::Everything));
+    for (from, sight) in places.chain([(0, Sight::Moment)]) {
+        let mut scan = scan_from(table, gid, pid, from, sight);
         if let Some(cursor) = scan.backward().map(|row| from_row(&row)) {
             if scan.in_progress().is_none() {
                 LAST_SEQ.with(|floor| floor.set((gid, pid), cursor.seq));
@@ -165,29 +164,25 @@ fn from_newest<T>(
     None
 }
 
-/// How often a cursor that seems to be missing is looked for. A scan that passes a row while it is replaced may see
-/// neither: the new one too early, the old one too late.
-const LOOKS: usize = 8;
-
 /// The newest committed state, for reading.
 pub fn newest(tables: &Tables, gid: i64, pid: i64) -> Option<Cursor> {
     let table = tables.cursor().borrow();
-    (0..LOOKS).find_map(|_| {
-        from_newest(&table, gid, pid, Sight::Everything, |scan, newest| {
-            let mut certain = Some(newest);
-            while certain.is_some() && matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
-                certain = scan.backward().map(|row| from_row(&row));
-            }
-            certain
-        })?
-    })
+    let certain = from_newest(&table, gid, pid, |scan, newest| {
+        let mut certain = Some(newest);
+        while certain.is_some() && matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
+            certain = scan.backward().map(|row| from_row(&row));
+        }
+        certain
+    })?;
+    // Whose row was in progress may have committed before the older one was looked at.
+    certain.or_else(|| scan_from(&table, gid, pid, 0, Sight::Moment).backward().map(|row| from_row(&row)))
 }
 
 /// Whether a cursor exists, and whether any of its possible states (the committed one, and those that transactions in
 /// progress may leave) has nothing to do at `tail`: at the end of the lane, and without a lease.
 pub fn drained_at(tables: &Tables, gid: i64, pid: i64, tail: i64) -> Option<bool> {
     let drained = |cursor: &Cursor| cursor.lease.is_none() && cursor.committed >= tail;
-    from_newest(&tables.cursor().borrow(), gid, pid, Sight::Everything, |scan, newest| {
+    from_newest(&tables.cursor().borrow(), gid, pid, |scan, newest| {
         let mut any = drained(&newest);
         // Below a row that is certain nothing counts any more.
         while matches!(scan.in_progress(), Some(InProgress::Insert(_))) {
@@ -232,17 +227,7 @@ pub fn leave(gid: i64, pid: i64) {
 
 /// The (group, partition) pairs that carry this lease, or may: [`take`] decides. In the order in which cursors are locked.
 pub fn of_lease(tables: &Tables, lease: u128) -> Vec<(i64, i64)> {
-    let table = tables.cursor().borrow();
-    let mut found = Vec::new();
-    for _ in 0..LOOKS {
-        let mut scan = table.scan(1, &[eq(1, Value::Uuid(lease))], Sight::Everything);
-        while let Some(row) = scan.forward() {
-            found.push((row.int8(0), row.int8(1)));
-        }
-        if !found.is_empty() {
-            break;
-        }
-    }
+    let mut found = pairs(tables, 1, Value::Uuid(lease));
     found.sort_unstable_by_key(|&(gid, pid)| (pid, gid));
     found.dedup();
     found
@@ -250,13 +235,22 @@ pub fn of_lease(tables: &Tables, lease: u128) -> Vec<(i64, i64)> {
 
 /// The partitions that a group has a cursor for, or that somebody is just making one for or removing.
 pub fn of_group(tables: &Tables, gid: i64) -> Vec<i64> {
-    let table = tables.cursor().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(gid))], Sight::Everything);
-    let mut found = Vec::new();
-    while let Some(row) = scan.forward() {
-        found.push(row.int8(1));
-    }
+    let mut found: Vec<i64> = pairs(tables, 0, Value::Int8(gid)).into_iter().map(|(_, pid)| pid).collect();
+    found.sort_unstable();
     found.dedup();
+    found
+}
+
+/// (group, partition) of each row with this key, uncommitted ones included.
+fn pairs(tables: &Tables, index: usize, key: Value<'_>) -> Vec<(i64, i64)> {
+    let table = tables.cursor().borrow();
+    let mut found = Vec::new();
+    for sight in [Sight::Everything, Sight::Moment] {
+        let mut scan = table.scan(index, &[eq(1, key)], sight);
+        while let Some(row) = scan.forward() {
+            found.push((row.int8(0), row.int8(1)));
+        }
+    }
     found
 }
 

@@ -53,8 +53,7 @@ fn from_row(row: &Row<'_>) -> Result<Queue> {
 /// The queue of this name, if there is one.
 pub fn find(tables: &Tables, tenant: u128, name: &str) -> Result<Option<Queue>> {
     let table = tables.queue().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant)), eq(2, Value::Text(name))], Sight::Committed);
-    scan.forward().map(|row| from_row(&row)).transpose()
+    table.find(0, &[eq(1, Value::Uuid(tenant)), eq(2, Value::Text(name))], from_row).transpose()
 }
 
 /// The queue of this name as it was within the last second, when `recent` will do: for checks that are made again when
@@ -81,15 +80,13 @@ pub fn find_recent(tables: &Tables, tenant: u128, name: &str, recent: bool) -> R
 /// The queue with this key.
 pub fn by_qid(tables: &Tables, qid: i64) -> Result<Option<Queue>> {
     let table = tables.queue().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Int8(qid))], Sight::Committed);
-    scan.forward().map(|row| from_row(&row)).transpose()
+    table.find(1, &[eq(1, Value::Int8(qid))], from_row).transpose()
 }
 
 /// Tenant and name of the queue with this key.
 pub fn name_of(tables: &Tables, qid: i64) -> Option<(u128, String)> {
     let table = tables.queue().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Int8(qid))], Sight::Committed);
-    scan.forward().map(|row| (row.uuid(1), row.text(2).to_owned()))
+    table.find(1, &[eq(1, Value::Int8(qid))], |row| (row.uuid(1), row.text(2).to_owned()))
 }
 
 /// Keeps everybody else from creating or dropping this queue until the transaction ends.
@@ -149,7 +146,7 @@ pub fn count_duplicates(tables: &Tables, tenant: u128, name: &str, pushes: i64) 
 /// Every queue of a tenant, by name.
 pub fn of_tenant(tables: &Tables, tenant: u128) -> Result<Vec<Queue>> {
     let table = tables.queue().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant))], Sight::Committed);
+    let mut scan = table.scan(0, &[eq(1, Value::Uuid(tenant))], Sight::Moment);
     let mut found = Vec::new();
     while let Some(row) = scan.forward() {
         found.push(from_row(&row)?);

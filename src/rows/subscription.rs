@@ -1,8 +1,8 @@
 //! Consumer groups of a queue.
 
 use crate::pg::creation_lock::{Creation, lock};
-use crate::pg::relation::{Lock, Row, Table, Tables, Tid, next_value};
-use crate::pg::scan::{Key, Sight, eq};
+use crate::pg::relation::{Lock, Row, Tables, Tid, next_value};
+use crate::pg::scan::{Sight, eq};
 use crate::pg::value::Value;
 use crate::pg::{clock, commit};
 
@@ -59,57 +59,53 @@ fn from_row(row: &Row<'_>) -> Subscription {
     }
 }
 
-/// How often a row that seems to be missing is looked for. A scan that passes a row while it is replaced may see neither:
-/// the new one too early, the old one too late.
-const LOOKS: usize = 8;
-
-/// What `read` makes of the row with this key that is committed, or our own.
-fn committed<T>(table: &Table, index: usize, keys: &[Key<'_>], read: impl Fn(&Row<'_>) -> T) -> Option<T> {
-    for _ in 0..LOOKS {
-        let found = table.scan(index, keys, Sight::Committed).forward().map(|row| read(&row));
-        if found.is_some() {
-            return found;
-        }
-        if table.scan(index, keys, Sight::Everything).forward().is_none() {
-            break;
-        }
-    }
-    None
-}
-
 pub fn find(tables: &Tables, qid: i64, name: &str) -> Option<Subscription> {
     let table = tables.subscription().borrow();
-    committed(&table, 0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], from_row)
+    table.find(0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], from_row)
 }
 
 pub fn by_gid(tables: &Tables, gid: i64) -> Option<Subscription> {
     let table = tables.subscription().borrow();
-    committed(&table, 1, &[eq(1, Value::Int8(gid))], from_row)
+    table.find(1, &[eq(1, Value::Int8(gid))], from_row)
 }
 
 /// Whether there is a group with this key, or one whose transaction has not committed yet.
 pub fn is_known(tables: &Tables, gid: i64) -> bool {
     let table = tables.subscription().borrow();
-    let mut scan = table.scan(1, &[eq(1, Value::Int8(gid))], Sight::Everything);
-    scan.forward().is_some()
+    let keys = [eq(1, Value::Int8(gid))];
+    [Sight::Everything, Sight::Moment].into_iter().any(|sight| table.scan(1, &keys, sight).forward().is_some())
 }
 
-/// Every group of a queue, also those whose transaction has not committed yet: an append that happens next to a
-/// registration must not be overlooked by both.
+/// Every group of a queue, also those whose transaction has not committed yet.
 pub fn of_queue(tables: &Tables, qid: i64) -> Vec<Subscription> {
+    seen(tables, qid, &[Sight::Everything, Sight::Moment])
+}
+
+/// The groups of a queue that an append tells of its messages, also those whose transaction has not committed yet: an
+/// append that happens next to a registration must not be overlooked by both.
+///
+/// One whose row is replaced meanwhile may be missing. Whoever replaces a row lets the group sweep afterwards, and so
+/// sees what was appended before.
+pub fn to_tell(tables: &Tables, qid: i64) -> Vec<Subscription> {
+    seen(tables, qid, &[Sight::Everything])
+}
+
+fn seen(tables: &Tables, qid: i64, sights: &[Sight]) -> Vec<Subscription> {
     let table = tables.subscription().borrow();
-    let mut scan = table.scan(0, &[eq(1, Value::Int8(qid))], Sight::Everything);
     let mut found: Vec<Subscription> = Vec::new();
-    while let Some(row) = scan.forward() {
-        let subscription = from_row(&row);
-        match found.iter_mut().find(|s| s.gid == subscription.gid) {
-            // One that is just changed has two rows. Whoever takes both into account hints too often at worst.
-            Some(known) => {
-                known.registered |= subscription.registered;
-                known.start_at = known.start_at.min(subscription.start_at);
-                known.conflation |= subscription.conflation;
+    for &sight in sights {
+        let mut scan = table.scan(0, &[eq(1, Value::Int8(qid))], sight);
+        while let Some(row) = scan.forward() {
+            let subscription = from_row(&row);
+            match found.iter_mut().find(|s| s.gid == subscription.gid) {
+                // One that is just changed has two rows. Whoever takes both into account hints too often at worst.
+                Some(known) => {
+                    known.registered |= subscription.registered;
+                    known.start_at = known.start_at.min(subscription.start_at);
+                    known.conflation |= subscription.conflation;
+                }
+                None => found.push(subscription),
             }
-            None => found.push(subscription),
         }
     }
     found
@@ -167,7 +163,7 @@ impl Rest {
 fn hold(tables: &Tables, gid: i64) -> Option<(Tid, Subscription, Rest)> {
     loop {
         let table = tables.subscription().borrow();
-        let found = committed(&table, 1, &[eq(1, Value::Int8(gid))], |row| {
+        let found = table.find(1, &[eq(1, Value::Int8(gid))], |row| {
             let pause = Pause {
                 since: row.opt_int8(8),
                 reason: row.opt_text(9).map(str::to_owned),
@@ -244,7 +240,8 @@ pub fn resume(tables: &Tables, gid: i64) -> bool {
 /// Since when a group may pause itself again: when it was last resumed. None: it is paused already, or gone.
 pub fn counts_since(tables: &Tables, gid: i64) -> Option<Option<i64>> {
     let table = tables.subscription().borrow();
-    committed(&table, 1, &[eq(1, Value::Int8(gid))], |row| (row.opt_int8(8).is_none(), row.opt_int8(10)))
+    table
+        .find(1, &[eq(1, Value::Int8(gid))], |row| (row.opt_int8(8).is_none(), row.opt_int8(10)))
         .and_then(|(active, resumed_at)| active.then_some(resumed_at))
 }
 

@@ -5,10 +5,11 @@ use queen_tests::session::Session;
 use queen_tests::shared_cluster;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Cursors, one after the other, and calls of each session for each.
-const CURSORS: usize = 8;
-const CALLS: usize = 150;
+const CURSORS: usize = 4;
+const CALLS: usize = 100;
 
 /// Index entries of rows that are gone lie between the end of the index and the newest row, and a snapshot keeps them: so
 /// it takes a scan longer from reading the page to looking at the row, and that it misses the row is likely.
@@ -17,10 +18,27 @@ async fn put_in_the_way(observer: &Session) {
         .run(
             "INSERT INTO queen.cursor
                SELECT c.gid, c.pid, c.seq + 1000 + n, c.committed, c.retries, c.lease_id, c.batch_end, c.expires_at
-                 FROM queen.cursor c, generate_series(1, 100) n;
+                 FROM queen.cursor c, generate_series(1, 250) n;
              DELETE FROM queen.cursor WHERE seq > 1000",
         )
         .await;
+}
+
+/// Holds a session's server process up again and again, for longer than others take to replace a row, and lets it run only
+/// a little in between: so it is often held up after it has read an index entry and before it looks at the row.
+fn hold_up(pid: i32, done: &AtomicBool) {
+    let mut run = 20;
+    while !done.load(SeqCst) {
+        // SAFETY: signals to a process of the test's own cluster.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        std::thread::sleep(Duration::from_millis(1));
+        // SAFETY: as above.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        let begun = Instant::now();
+        // Every length from 20 to 120 microseconds in turn.
+        run = 20 + (run + 17) % 101;
+        while begun.elapsed() < Duration::from_micros(run) {}
+    }
 }
 
 /// Two sessions renew a lease all the time, and two others call something. Answers what they got that was not expected.
@@ -43,7 +61,8 @@ async fn beside_renewals(call: &str, expected: &str) -> Vec<String> {
         let got = observer.pop(&pop).await;
         put_in_the_way(&observer).await;
         let lease = got[0].lease.clone().expect("a lease");
-        let call = call.replace("{lease}", &lease).replace("{partition}", &got[0].partition_id);
+        let call =
+            call.replace("{lease}", &lease).replace("{partition}", &got[0].partition_id).replace("{queue}", &queue);
         let done = Arc::new(AtomicBool::new(false));
         let (mut renewals, mut calls) = (Vec::new(), Vec::new());
         for session in &sessions[..2] {
@@ -54,6 +73,13 @@ async fn beside_renewals(call: &str, expected: &str) -> Vec<String> {
                 }
             }));
         }
+        let held_up: Vec<_> = sessions[2..]
+            .iter()
+            .map(|session| {
+                let (pid, done) = (session.pid, done.clone());
+                std::thread::spawn(move || hold_up(pid, &done))
+            })
+            .collect();
         for session in &sessions[2..] {
             let (session, call) = (session.clone(), call.clone());
             calls.push(tokio::spawn(async move {
@@ -68,6 +94,9 @@ async fn beside_renewals(call: &str, expected: &str) -> Vec<String> {
             wrong.extend(call.await.expect("the calls").into_iter().filter(|answer| answer != expected));
         }
         done.store(true, SeqCst);
+        for thread in held_up {
+            thread.join().expect("signals");
+        }
         for renewal in renewals {
             renewal.await.expect("the renewals");
         }
@@ -94,4 +123,40 @@ async fn a_renewal_beside_others_always_finds_the_lease() {
 async fn a_nack_beside_renewals_of_its_lease_always_finds_it() {
     let call = "SELECT split_part((queen.nack('{lease}', 'nothing')).error, ':', 1)";
     assert_eq!(beside_renewals(call, "unresolvable").await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pop_beside_renewals_finds_the_lease_and_makes_no_cursor_of_its_own() {
+    let call = "BEGIN; ROLLBACK; SELECT count(*) FROM queen.pop('{queue}', 'g', partition => 'Default')";
+    assert_eq!(beside_renewals(call, "0").await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_is_configured_again_and_again_is_always_found() {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let observer = Session::open(cluster, &db).await;
+    observer.append("q", "Default", &["one"]).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut changes = Vec::new();
+    for n in 1..=2 {
+        let (session, done) = (Session::open(cluster, &db).await, done.clone());
+        session.run("SET synchronous_commit = off").await;
+        // Long, so that the new row is often on another page than the old one.
+        let options = format!(r#"'{{"owner": "' || repeat('{n}', 200) || '", "retryLimit": {n}}}'"#);
+        changes.push(tokio::spawn(async move {
+            while !done.load(SeqCst) {
+                session.run(&format!("SELECT queen.configure('q', ({options})::jsonb)")).await;
+            }
+        }));
+    }
+    let mut errors = Vec::new();
+    for _ in 0..CURSORS * CALLS {
+        errors.extend(observer.try_rows("SELECT queen.pause_group('q', 'nobody')").await.err());
+    }
+    done.store(true, SeqCst);
+    for change in changes {
+        change.await.expect("the changes");
+    }
+    assert!(errors.is_empty(), "{} times: {:?}", errors.len(), errors.first());
 }

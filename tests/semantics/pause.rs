@@ -48,6 +48,20 @@ async fn the_pops_of_a_paused_group_bring_nothing_and_charge_nothing_until_it_is
     assert_eq!((batch.ids.as_str(), batch.attempt), ("a", 2));
 }
 
+/// An append that passes the group's row while it is replaced leaves no hint.
+#[tokio::test]
+async fn what_was_pushed_during_a_pause_without_a_hint_is_found_after_it() {
+    let db = Db::new().await;
+    db.push("q", "a").await;
+    let batch = popped(&db, "g").await;
+    assert_eq!(db.ack(&batch, "a", "completed").await, "ok released");
+    db.run("SELECT queen.pause_group('q', 'g')").await;
+    db.push("q", "b").await;
+    db.run("DELETE FROM queen.ready").await;
+    db.run("SELECT queen.resume_group('q', 'g')").await;
+    assert_eq!(popped(&db, "g").await.ids, "b");
+}
+
 #[tokio::test]
 async fn leases_under_way_are_settled_while_the_group_is_paused() {
     let db = Db::new().await;
