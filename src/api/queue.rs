@@ -87,7 +87,7 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
     let hints = "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid";
     delete(queue.qid, &[hints]);
     lock_cursors(&tables, queue.qid);
-    crate::rows::partition::lock_creation(queue.qid);
+    crate::rows::partition::prevent_creation(queue.qid);
     delete(
         queue.qid,
         &[

@@ -124,7 +124,7 @@ impl<'o> Target<'o> {
             let mut found: Vec<Option<Rc<Partition>>> =
                 lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
             if found.iter().any(Option::is_none) {
-                partition::lock_creation(queue.qid);
+                partition::announce_creation(queue.qid);
                 if queue::by_qid(tables, queue.qid)?.is_none() {
                     lane::forget();
                     continue;
@@ -132,8 +132,7 @@ impl<'o> Target<'o> {
                 for (lane, slot) in lanes.iter().zip(&mut found) {
                     if slot.is_none() {
                         let name = &pushes[lane[0]].partition;
-                        let partition = partition::find(tables, queue.qid, name);
-                        *slot = Some(Rc::new(partition.unwrap_or_else(|| partition::create(tables, queue.qid, name))));
+                        *slot = Some(Rc::new(partition::find_or_create(tables, queue.qid, name)));
                     }
                 }
             }

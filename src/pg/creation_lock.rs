@@ -10,8 +10,10 @@ const OURS: u16 = 0x5145;
 pub enum Creation {
     /// A queue (tenant, name), by hash; also taken by whoever drops one.
     Queue(u64),
-    /// Partitions of a queue.
+    /// Partitions of a queue: shared by who creates some, alone for who drops the queue.
     Partitions(i64),
+    /// The key of the next partition of a queue, until its row is there.
+    PartitionKey(i64),
     /// The first cursor of (group, partition).
     Cursor(i64, i64),
     /// A subscription of a queue.
@@ -34,6 +36,7 @@ fn tag(what: &Creation) -> pg_sys::LOCKTAG {
         Creation::Maintenance => mix(4, 0),
         Creation::Tally => mix(5, 0),
         Creation::Count(gid) => mix(6, gid as u64),
+        Creation::PartitionKey(qid) => mix(7, qid as u64),
     };
     pg_sys::LOCKTAG {
         // SAFETY: set once, when the backend connects.
@@ -48,8 +51,17 @@ fn tag(what: &Creation) -> pg_sys::LOCKTAG {
 
 /// Takes the exclusive lock. False: somebody has it and `wait` is off.
 pub fn lock(what: Creation, wait: bool) -> bool {
+    acquire(what, pg_sys::ExclusiveLock, wait)
+}
+
+/// Takes the lock together with others who share it; waits for who has it alone.
+pub fn share(what: Creation) {
+    acquire(what, pg_sys::ShareLock, true);
+}
+
+fn acquire(what: Creation, mode: u32, wait: bool) -> bool {
     // SAFETY: a lock tag on the stack; transaction-level lock.
-    let result = unsafe { pg_sys::LockAcquire(&tag(&what), pg_sys::ExclusiveLock as i32, false, !wait) };
+    let result = unsafe { pg_sys::LockAcquire(&tag(&what), mode as i32, false, !wait) };
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 

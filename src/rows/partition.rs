@@ -1,7 +1,7 @@
 //! Partitions: the lanes of a queue.
 
 use crate::pg::clock;
-use crate::pg::creation_lock::{Creation, lock};
+use crate::pg::creation_lock::{Creation, lock, share, unlock};
 use crate::pg::relation::{Lock, Row, Tables, Tid, next_value};
 use crate::pg::scan::{Compare, InProgress, Sight, cmp, eq};
 use crate::pg::value::Value;
@@ -75,13 +75,43 @@ pub fn is_known(tables: &Tables, pid: i64) -> bool {
     scan.forward().is_some()
 }
 
-/// Keeps everybody else from creating partitions of this queue, and from dropping it, until the transaction ends.
-pub fn lock_creation(qid: i64) {
+/// Keeps everybody from creating partitions of this queue until the transaction ends; waits for who has.
+pub fn prevent_creation(qid: i64) {
     lock(Creation::Partitions(qid), true);
 }
 
-/// Creates a partition. The caller holds [`lock_creation`] and has looked.
-pub fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
+/// Keeps the queue from being dropped until the transaction ends. Others create partitions next to this one.
+pub fn announce_creation(qid: i64) {
+    share(Creation::Partitions(qid));
+}
+
+/// The partition of this name; created when there is none. Waits for who is just creating it. The caller has called
+/// [`announce_creation`].
+///
+/// Invariant: rows of a queue are inserted in the order of their keys, committed in any. A sweep goes by keys and sees
+/// uncommitted rows: none can come up behind it.
+pub fn find_or_create(tables: &Tables, qid: i64, name: &str) -> Partition {
+    loop {
+        lock(Creation::PartitionKey(qid), true);
+        let found = {
+            let table = tables.partition().borrow();
+            let mut scan = table.scan(0, &[eq(1, Value::Int8(qid)), eq(2, Value::Text(name))], Sight::Everything);
+            scan.forward().map(|row| from_row(&row)).map(|partition| (partition, scan.in_progress()))
+        };
+        let partition = match found {
+            Some((_, Some(other))) => Err(other),
+            Some((partition, None)) => Ok(partition),
+            None => Ok(create(tables, qid, name)),
+        };
+        unlock(Creation::PartitionKey(qid));
+        match partition {
+            Ok(partition) => return partition,
+            Err(other) => other.wait(),
+        }
+    }
+}
+
+fn create(tables: &Tables, qid: i64, name: &str) -> Partition {
     let pid = next_value(c"partition_pid_seq");
     let id = uuid::Uuid::new_v4().as_u128();
     let created_at = clock::now();

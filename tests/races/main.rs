@@ -4,6 +4,7 @@ mod along;
 mod broken;
 mod changes;
 mod conflation;
+mod creation;
 mod crowd;
 mod databases;
 mod dedup;
