@@ -38,6 +38,9 @@ pub struct Config {
     /// Largest request body in bytes; a longer one is answered 413
     #[arg(long, env = "QUEEN_MAX_BODY_BYTES", default_value_t = 64 << 20)]
     pub max_body_bytes: usize,
+    /// Bytes of memory for answers that are being made, or that their clients have not read yet; small ones are not counted
+    #[arg(long, env = "QUEEN_ANSWER_BUDGET_BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(16 << 20..))]
+    pub answer_budget_bytes: u64,
     /// Seconds that a client may stall while it sends a request, or stay silent on a kept connection
     #[arg(long, env = "QUEEN_CLIENT_TIMEOUT_SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..))]
     pub client_timeout_seconds: u64,

@@ -8,6 +8,7 @@
 // A failed unwrap is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod answers;
 pub mod auth;
 pub mod body;
 pub mod cli;
@@ -20,6 +21,7 @@ pub mod error;
 pub mod maintenance;
 pub mod metrics;
 pub mod operate;
+pub mod peer;
 pub mod polls;
 pub mod replays;
 pub mod routes;

@@ -1,5 +1,6 @@
 //! What every handler has at hand.
 
+use crate::answers::Budget;
 use crate::auth::Auth;
 use crate::coalesce::{Acks, Pushes};
 use crate::config::Config;
@@ -26,6 +27,8 @@ pub struct App {
     pub acks: Acks,
     /// Pops, waiting and not.
     pub polls: Polls,
+    /// Memory for answers.
+    pub answers: Budget,
     /// Who may enter.
     pub auth: Auth,
     /// The two switches and the buffer.

@@ -27,6 +27,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 pub use door::Caller;
 use std::time::Duration;
 
@@ -73,6 +74,13 @@ pub fn router(app: Shared) -> Router {
 /// A JSON text as an answer.
 fn json(status: StatusCode, body: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// The same for a JSON text that holds room in the budget of answers.
+fn held(body: Bytes) -> Response {
+    let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    response.extensions_mut().insert(door::Weighed);
+    response
 }
 
 /// A parameter that is there and not empty.
