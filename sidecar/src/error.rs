@@ -92,8 +92,10 @@ pub enum CallError {
     /// No connection could be had: nothing was done.
     #[error("pool")]
     NoConnection,
-    /// Answers on their way leave no memory for this one: nothing was done.
-    #[error("answers that others have not read yet leave no memory for this one; nothing was done, ask again")]
+    /// The budgets of memory leave none for this: nothing was done.
+    #[error(
+        "what other clients have not read or sent yet leaves no memory for this; nothing was done, ask again in a moment"
+    )]
     NoRoom,
     /// The connection broke while the call was under way: what it did is not known.
     #[error("the database connection was lost; whether the call was carried out is not known")]

@@ -11,6 +11,7 @@
 pub mod answers;
 pub mod auth;
 pub mod body;
+pub mod budget;
 pub mod cli;
 pub mod coalesce;
 pub mod config;
@@ -29,3 +30,4 @@ pub mod server;
 pub mod state;
 pub mod tenant;
 pub mod times;
+pub mod uploads;

@@ -1,7 +1,7 @@
 //! The server: listens, lets requests in, and ends in good order.
 
-use crate::answers::Budget;
 use crate::auth::Auth;
+use crate::budget::Budget;
 use crate::coalesce::Line;
 use crate::config::{Config, LogFormat};
 use crate::database::Database;
@@ -87,7 +87,8 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     let slow = usize::from(config.pool_size) / 4;
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
-    let answers = Budget::new(usize::try_from(config.answer_budget_bytes).unwrap_or(usize::MAX / 4));
+    let budget = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let answers = budget(config.answer_budget_bytes);
     let polls = Polls::new(database.clone(), metrics.clone(), answers.clone(), pops);
     tokio::spawn(database.clone().greet());
     tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
@@ -96,6 +97,7 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
         acks: Line::new(database.clone(), metrics.clone(), acks, slow),
         polls,
         answers,
+        uploads: budget(config.request_budget_bytes),
         auth: Auth::new(&config.auth)?,
         maintenance: Maintenance::new(&config.buffer_dir, database.clone()),
         depths: Depths::new(database.clone()),

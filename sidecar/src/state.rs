@@ -1,7 +1,7 @@
 //! What every handler has at hand.
 
-use crate::answers::Budget;
 use crate::auth::Auth;
+use crate::budget::Budget;
 use crate::coalesce::{Acks, Pushes};
 use crate::config::Config;
 use crate::database::Database;
@@ -29,6 +29,8 @@ pub struct App {
     pub polls: Polls,
     /// Memory for answers.
     pub answers: Budget,
+    /// Memory for bodies of requests.
+    pub uploads: Budget,
     /// Who may enter.
     pub auth: Auth,
     /// The two switches and the buffer.

@@ -1,7 +1,7 @@
 //! The HTTP door, from outside: the server as a process, requests over TCP.
 
 mod ack;
-mod answers;
+mod bodies;
 mod cli;
 mod coalesce;
 mod configure;

@@ -21,7 +21,8 @@ use pop::Missed;
 pub use pop::{Popped, Target, Wanted};
 use row::{Rows, Standing, Ticket, Waiter};
 
-use crate::answers::Budget;
+use crate::answers::{Allowance, at_once};
+use crate::budget::Budget;
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Metrics;
@@ -175,12 +176,12 @@ impl Polls {
         let Inner { database, metrics, answers, permits, .. } = &*self.0;
         let wanted = &waiter.wanted;
         let until = Instant::now() + PATIENCE;
-        let mut needs = None;
+        let mut needs: Option<Allowance> = None;
         loop {
             // Waited for without a permit, so that those who need less go on.
             let reserved = match needs {
                 None => None,
-                Some(allowed) => match answers.wait_for(allowed, until, || waiter.wants_no_more()).await {
+                Some(allowed) => match answers.wait_for(allowed.bytes(), until, || waiter.wants_no_more()).await {
                     Some(room) => Some((Some(room), allowed)),
                     None if waiter.is_gone() => return None,
                     None => return Some(Err(CallError::NoRoom)),
@@ -190,7 +191,7 @@ impl Polls {
             if waiter.is_gone() {
                 return None;
             }
-            let (room, allowed) = reserved.unwrap_or_else(|| answers.at_once(wanted.batch));
+            let (room, allowed) = reserved.unwrap_or_else(|| at_once(answers, wanted.batch));
             let began = Instant::now();
             let mut popped = match wanted.pop(database, allowed).await {
                 Ok(popped) => popped,

@@ -1,7 +1,8 @@
 //! One pop: what is asked for, and the wire's answer.
 
 use super::row::Key;
-use crate::answers::{Allowance, Room};
+use crate::answers::Allowance;
+use crate::budget::Room;
 use crate::coalesce::push_string;
 use crate::database::{Database, Param, Statement};
 use crate::error::CallError;

@@ -1,11 +1,12 @@
 //! What every request passes first: its id, who it is from, whose queues it is about; and the line in the log.
 
-use crate::answers;
 use crate::auth::Identity;
+use crate::budget::SMALL;
 use crate::error::{CallError, Problem, Said};
 use crate::peer::Peer;
 use crate::state::Shared;
 use crate::tenant::Tenant;
+use crate::uploads::Upload;
 use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CONTENT_LENGTH};
@@ -28,6 +29,8 @@ pub struct Caller {
     pub may_change: bool,
     /// Its connection.
     pub peer: Peer,
+    /// What its body takes of the memory for those.
+    pub upload: Option<Upload>,
 }
 
 /// Lets a request in.
@@ -69,7 +72,7 @@ pub struct Weighed;
 /// been done is told in any case.
 async fn weigh(app: &Shared, method: &Method, response: Response) -> Response {
     let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
-    if bytes <= answers::SMALL {
+    if bytes <= SMALL {
         return response;
     }
     let Some(room) = app.answers.weigh(bytes, method != Method::GET) else {
@@ -99,7 +102,7 @@ pub async fn name_the_methods(response: Response) -> Response {
 async fn caller(app: &Shared, method: &Method, path: &str, headers: &HeaderMap) -> Result<Caller, Problem> {
     let Identity { subject, may_change } = app.auth.admit(method, path, headers).await?;
     let tenant = if app.config.tenancy_header { Tenant::of(headers)? } else { Tenant::default() };
-    Ok(Caller { tenant, subject, may_change, peer: Peer::default() })
+    Ok(Caller { tenant, subject, may_change, ..Caller::default() })
 }
 
 /// The client's own id, if it is a sensible one.

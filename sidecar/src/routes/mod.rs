@@ -23,6 +23,7 @@ mod window;
 
 use crate::error::Problem;
 use crate::state::Shared;
+use crate::uploads;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
@@ -61,6 +62,7 @@ pub fn router(app: Shared) -> Router {
         .into_iter()
         .fold(Router::new(), Router::merge)
         .fallback(|| async { Problem::no_such_route() })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), uploads::count))
         // Refuses by the length that is told, before a byte of it is read.
         .layer(DefaultBodyLimit::disable())
         .layer(tower_http::limit::RequestBodyLimitLayer::new(app.config.max_body_bytes))

@@ -1,8 +1,9 @@
-//! Memory for answers: clients that do not read theirs keep a bounded part of it, and lose nothing.
+//! Memory for bodies: clients that do not read answers, or do not send requests to the end, keep a bounded part of it, and
+//! what they are refused is not claimed.
 
 use crate::{data, raw, sidecar_with};
 use queen_tests::sidecar::{Sidecar, Value, json};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,7 @@ async fn clients_that_do_not_read_keep_no_more_than_the_budget_and_what_is_refus
     drop(kept);
     until(&http, "queen_answer_bytes_in_flight", |bytes| bytes == 0).await;
     for n in refused {
-        let popped = http.pop("large", &large(n, "").split_once('?').unwrap().1).await;
+        let popped = http.pop("large", large(n, "").split_once('?').unwrap().1).await;
         assert_eq!((popped.len(), &popped[0]["deliveryAttempt"]), (1, &json!(1)), "group {n}");
         assert_eq!(popped[0]["data"].as_str().unwrap().len(), ANSWER);
     }
@@ -176,4 +177,55 @@ async fn a_listing_takes_room_too() {
     until(&http, "queen_answers_refused_total", |refused| refused > 0).await;
     assert!(metric(&http, "queen_answer_bytes_in_flight").await <= BUDGET);
     ordinary_clients_are_served(&http).await;
+}
+
+/// A push whose body has this length; so many bytes of it are sent.
+fn unfinished(http: &Sidecar, head: &str, bytes: usize) -> TcpStream {
+    let mut stream = raw::send(http, head);
+    let body = format!("{{\"items\":[{{\"queue\":\"uploads\",\"payload\":\"{}", "x".repeat(bytes));
+    if head.contains("chunked") {
+        _ = stream.write_all(format!("{:x}\r\n", 64 * MIB).as_bytes());
+    }
+    // Refused ones are ended halfway.
+    _ = stream.write_all(body.as_bytes());
+    stream
+}
+
+#[tokio::test]
+async fn clients_that_do_not_send_their_bodies_to_the_end_keep_no_more_than_the_budget() {
+    let http: &'static Sidecar =
+        Box::leak(Box::new(sidecar_with(&[("QUEEN_REQUEST_BUDGET_BYTES", &BUDGET.to_string())]).await));
+    ordinary_clients_are_served(http).await;
+    let before = peak(http);
+    let head = "POST /api/v1/push HTTP/1.1\r\nhost: queen\r\n";
+    let told = format!("{head}content-length: {}\r\n\r\n", 60 * MIB);
+    let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n");
+    let sending: Vec<_> = (0..DEAF)
+        .map(|n| {
+            let head = if n % 2 == 0 { told.clone() } else { chunked.clone() };
+            tokio::task::spawn_blocking(move || unfinished(http, &head, ANSWER))
+        })
+        .collect();
+    let mut stalled = Vec::new();
+    for stream in sending {
+        stalled.push(stream.await.expect("a client"));
+    }
+    until(http, "queen_requests_refused_total", |refused| refused >= DEAF / 2).await;
+    assert!(metric(http, "queen_request_bytes_in_flight").await >= ANSWER);
+    ordinary_clients_are_served(http).await;
+    let grown = peak(http).saturating_sub(before);
+    assert!(grown < 2 * BUDGET, "{} MiB for a budget of {} MiB", grown / MIB, BUDGET / MIB);
+
+    // One that is sent to the end is refused, too; whoever does not send to the end is gone some time.
+    let body = json!({"items": [{"queue": "uploads", "payload": "x".repeat(ANSWER)}]});
+    let answer = http.post("/api/v1/push", &body).await;
+    assert_eq!(
+        (answer.expect(503)["code"].clone(), &answer.headers["retry-after"]),
+        (json!("no_room"), &"1".parse().unwrap())
+    );
+    drop(stalled);
+    until(http, "queen_request_bytes_in_flight", |bytes| bytes == 0).await;
+    http.post("/api/v1/push", &body).await.expect(201);
+    assert_eq!(http.pop("uploads", "").await.len(), 1);
+    http.signal(9);
 }
