@@ -185,8 +185,11 @@ impl Room {
 
 impl Budget {
     fn give_back(&self, bytes: usize) {
-        self.0.used.fetch_sub(bytes, SeqCst);
-        self.0.freed.notify_waiters();
+        // Of nothing nobody is told: who waits has taken nothing and dropped it just now.
+        if bytes > 0 {
+            self.0.used.fetch_sub(bytes, SeqCst);
+            self.0.freed.notify_waiters();
+        }
     }
 }
 
@@ -281,6 +284,18 @@ mod tests {
         assert!(budget.take_up_to(usize::MAX).is_none());
         assert!(waiting.await.unwrap().is_some());
         assert_eq!(budget.0.waiting.load(SeqCst), 0);
+    }
+
+    // Else who waits would wake itself and the others, again and again.
+    #[tokio::test]
+    async fn what_finds_no_room_wakes_nobody() {
+        let budget = Budget::new(16 * MIB);
+        let monster = budget.take(100 * MIB);
+        let mut freed = std::pin::pin!(budget.0.freed.notified());
+        assert!(budget.take(5 * MIB).is_none());
+        assert!(tokio::time::timeout(LOOK / 10, &mut freed).await.is_err());
+        drop(monster);
+        assert!(tokio::time::timeout(LOOK * 100, freed).await.is_ok());
     }
 
     #[tokio::test]

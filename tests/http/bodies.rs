@@ -16,7 +16,12 @@ const DEAF: usize = 16;
 const ANSWER: usize = 16 * MIB;
 
 async fn server() -> Sidecar {
-    let http = sidecar_with(&[("QUEEN_ANSWER_BUDGET_BYTES", &BUDGET.to_string())]).await;
+    server_with(&[]).await
+}
+
+async fn server_with(environment: &[(&str, &str)]) -> Sidecar {
+    let budget = BUDGET.to_string();
+    let http = sidecar_with(&[environment, &[("QUEEN_ANSWER_BUDGET_BYTES", &budget)]].concat()).await;
     // In SQL, so that the server's memory knows nothing of it yet.
     http.sql()
         .await
@@ -99,11 +104,20 @@ async fn clients_that_do_not_read_keep_no_more_than_the_budget_and_what_is_refus
             (_, other) => panic!("{other}"),
         }
     }
+    // Until it is full.
+    let mut n = DEAF;
+    let last = loop {
+        match status(raw::send(&http, &raw::get(&large(n, "")))).await {
+            (stream, 200) => kept.push(stream),
+            _ => break n,
+        }
+        n += 1;
+    };
     assert!(!kept.is_empty() && kept.len() * ANSWER <= BUDGET, "{}", kept.len());
     let grown = peak(&http).saturating_sub(before);
     assert!(grown < 2 * BUDGET, "{} MiB for a budget of {} MiB", grown / MIB, BUDGET / MIB);
 
-    let answer = http.get(&large(refused[0], "")).await;
+    let answer = http.get(&large(last, "")).await;
     let body = answer.expect(503);
     assert_eq!((&body["code"], &body["success"], &body["messages"]), (&json!("no_room"), &json!(false), &json!([])));
     assert_eq!(answer.headers["retry-after"], "1");
@@ -152,6 +166,15 @@ async fn a_pop_that_waits_is_served_when_there_is_room_and_told_when_there_was_n
     };
     let (answer, ()) = tokio::join!(waiting, leave);
     assert_eq!(answer.expect(200)["messages"][0]["deliveryAttempt"], 1);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_given_up_and_its_room_with_it() {
+    let http = server_with(&[("QUEEN_CLIENT_TIMEOUT_SECONDS", "1")]).await;
+    let deaf = raw::send(&http, &raw::get(&large(0, "")));
+    until(&http, "queen_answer_bytes_in_flight", |bytes| bytes >= ANSWER).await;
+    until(&http, "queen_answer_bytes_in_flight", |bytes| bytes == 0).await;
+    drop(deaf);
 }
 
 // The largest message there may be, and the smallest budget.

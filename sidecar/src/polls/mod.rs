@@ -175,17 +175,18 @@ impl Polls {
     async fn ask(&self, waiter: &Waiter) -> Option<Answer> {
         let Inner { database, metrics, answers, permits, .. } = &*self.0;
         let wanted = &waiter.wanted;
-        let until = Instant::now() + PATIENCE;
-        let mut needs: Option<Allowance> = None;
+        let mut needs: Option<(Allowance, Instant)> = None;
         loop {
             // Waited for without a permit, so that those who need less go on.
             let reserved = match needs {
                 None => None,
-                Some(allowed) => match answers.wait_for(allowed.bytes(), until, || waiter.wants_no_more()).await {
-                    Some(room) => Some((Some(room), allowed)),
-                    None if waiter.is_gone() => return None,
-                    None => return Some(Err(CallError::NoRoom)),
-                },
+                Some((allowed, until)) => {
+                    match answers.wait_for(allowed.bytes(), until, || waiter.wants_no_more()).await {
+                        Some(room) => Some((Some(room), allowed)),
+                        None if waiter.is_gone() => return None,
+                        None => return Some(Err(CallError::NoRoom)),
+                    }
+                }
             };
             let Ok(_permit) = permits.acquire().await else { return Some(Err(CallError::NoConnection)) };
             if waiter.is_gone() {
@@ -196,7 +197,8 @@ impl Polls {
             let mut popped = match wanted.pop(database, allowed).await {
                 Ok(popped) => popped,
                 Err(Missed::TooLong(bytes)) => {
-                    needs = Some(allowed.for_text(bytes));
+                    let until = needs.map_or_else(|| Instant::now() + PATIENCE, |(_, until)| until);
+                    needs = Some((allowed.for_text(bytes), until));
                     continue;
                 }
                 Err(Missed::Failed(error)) => {
