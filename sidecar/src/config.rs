@@ -14,6 +14,9 @@ pub enum LogFormat {
     Text,
 }
 
+/// Budgets of memory that can be worked with, 16 MiB to 1 TiB.
+const BUDGETS: std::ops::RangeInclusive<u64> = 16 << 20..=1 << 40;
+
 /// Settings of `queen serve`.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
@@ -38,6 +41,12 @@ pub struct Config {
     /// Largest request body in bytes; a longer one is answered 413
     #[arg(long, env = "QUEEN_MAX_BODY_BYTES", default_value_t = 64 << 20)]
     pub max_body_bytes: usize,
+    /// Bytes of memory for answers that are being made, or that their clients have not read yet; small ones are not counted
+    #[arg(long, env = "QUEEN_ANSWER_BUDGET_BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(BUDGETS))]
+    pub answer_budget_bytes: u64,
+    /// Bytes of memory for bodies of requests that are arriving or being dealt with; small ones are not counted
+    #[arg(long, env = "QUEEN_REQUEST_BUDGET_BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(BUDGETS))]
+    pub request_budget_bytes: u64,
     /// Seconds that a client may stall while it sends a request, or stay silent on a kept connection
     #[arg(long, env = "QUEEN_CLIENT_TIMEOUT_SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..))]
     pub client_timeout_seconds: u64,

@@ -30,6 +30,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a query of the administration may take.
 const LOOK_TIMEOUT: &str = "30s";
 
+/// An answer whose bytes a connection need not keep room for. Connecting costs little beside a longer one.
+const LONG_ANSWER: usize = 8 << 20;
+
 const SET_TENANT: Statement = Statement { sql: "SELECT set_config('queen.tenant', $1, true)", types: &[Type::TEXT] };
 const SET_ACTOR: Statement = Statement {
     sql: "SELECT CASE WHEN $1 <> '' THEN set_config('queen.tenant', $1, true) END, \
@@ -123,7 +126,7 @@ impl Database {
             let ready = self.ready(&client, statement).await?;
             let call = UnderWay::new(client, Then::Pool);
             let row = ready.run(call.client()?, params).await;
-            call.ended();
+            call.ended(&row);
             row.map_err(failed)?
         } else {
             self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
@@ -190,7 +193,7 @@ impl Database {
             ready.run(client, params),
             client.batch_execute("COMMIT"),
         );
-        open.ended();
+        open.ended(&row);
         begun.map_err(failed)?;
         set.map_err(failed)?;
         let row = row.map_err(failed)?;
@@ -331,9 +334,14 @@ impl UnderWay {
         self.connection.as_ref().ok_or(CallError::NoConnection)
     }
 
-    /// The call has been answered: back into the pool.
-    fn ended(mut self) {
-        drop(self.connection.take());
+    /// The call has been answered: back into the pool. After a long answer the connection is closed, since it keeps the
+    /// memory in which it has read that.
+    fn ended(mut self, answer: &Result<Option<Row>, tokio_postgres::Error>) {
+        let Some(connection) = self.connection.take() else { return };
+        let long = matches!(answer, Ok(Some(row)) if row.raw_size_bytes() > LONG_ANSWER);
+        if long {
+            drop(Object::take(connection));
+        }
     }
 }
 

@@ -5,6 +5,12 @@ use axum::response::{IntoResponse, Response};
 use queen_core::ErrorKind;
 use serde_json::{Value, json};
 
+/// The code of an answer that was not given for lack of memory.
+pub const NO_ROOM: &str = "no_room";
+
+/// When a client should ask again that was refused for lack of memory, in seconds.
+const RETRY_AFTER: u16 = 1;
+
 /// An answer that is not the one asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
@@ -42,6 +48,13 @@ impl Problem {
         self
     }
 
+    /// The same with a `code`, for a program.
+    #[must_use]
+    pub fn with_code(mut self, code: &'static str) -> Problem {
+        self.body["code"] = Value::from(code);
+        self
+    }
+
     /// The same with another status.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Problem {
@@ -62,8 +75,12 @@ pub struct Said(pub String);
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let said = Said(self.text().to_owned());
+        let again = self.body.get("code").is_some_and(|code| code == NO_ROOM);
         let mut response =
             (self.status, [(header::CONTENT_TYPE, "application/json")], self.body.to_string()).into_response();
+        if again {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
+        }
         response.extensions_mut().insert(said);
         response
     }
@@ -75,6 +92,11 @@ pub enum CallError {
     /// No connection could be had: nothing was done.
     #[error("pool")]
     NoConnection,
+    /// The budgets of memory leave none for this: nothing was done.
+    #[error(
+        "what other clients have not read or sent yet leaves no memory for this; nothing was done, ask again in a moment"
+    )]
+    NoRoom,
     /// The connection broke while the call was under way: what it did is not known.
     #[error("the database connection was lost; whether the call was carried out is not known")]
     Lost,
@@ -97,7 +119,11 @@ impl CallError {
     /// By the one table of errors; states that are not in it are the server's trouble, but for values that PostgreSQL
     /// itself cannot take: a time beyond its calendar, and a NUL in a text or in `jsonb`.
     pub fn status(&self) -> StatusCode {
-        let CallError::Refused { state, .. } = self else { return StatusCode::INTERNAL_SERVER_ERROR };
+        let state = match self {
+            CallError::Refused { state, .. } => state,
+            CallError::NoRoom => return StatusCode::SERVICE_UNAVAILABLE,
+            CallError::NoConnection | CallError::Lost => return StatusCode::INTERNAL_SERVER_ERROR,
+        };
         if matches!(state.as_str(), "22008" | "22021" | "22P05") {
             return StatusCode::BAD_REQUEST;
         }
@@ -112,7 +138,8 @@ impl CallError {
 
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
-        Problem::new(error.status(), error.to_string())
+        let problem = Problem::new(error.status(), error.to_string());
+        if matches!(error, CallError::NoRoom) { problem.with_code(NO_ROOM) } else { problem }
     }
 }
 

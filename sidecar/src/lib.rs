@@ -8,8 +8,10 @@
 // A failed unwrap is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod answers;
 pub mod auth;
 pub mod body;
+pub mod budget;
 pub mod cli;
 pub mod coalesce;
 pub mod config;
@@ -20,6 +22,7 @@ pub mod error;
 pub mod maintenance;
 pub mod metrics;
 pub mod operate;
+pub mod peer;
 pub mod polls;
 pub mod replays;
 pub mod routes;
@@ -27,3 +30,4 @@ pub mod server;
 pub mod state;
 pub mod tenant;
 pub mod times;
+pub mod uploads;

@@ -1,16 +1,20 @@
 //! The server: listens, lets requests in, and ends in good order.
 
 use crate::auth::Auth;
+use crate::budget::Budget;
 use crate::coalesce::Line;
 use crate::config::{Config, LogFormat};
 use crate::database::Database;
 use crate::depths::Depths;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Metrics, sampler};
+use crate::peer::{Left, Wire};
 use crate::polls::Polls;
 use crate::replays;
 use crate::routes;
 use crate::state::App;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -83,13 +87,17 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     let slow = usize::from(config.pool_size) / 4;
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
-    let polls = Polls::new(database.clone(), metrics.clone(), pops);
+    let budget = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let answers = budget(config.answer_budget_bytes);
+    let polls = Polls::new(database.clone(), metrics.clone(), answers.clone(), pops);
     tokio::spawn(database.clone().greet());
     tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
     Ok(Arc::new(App {
         pushes: Line::new(database.clone(), metrics.clone(), pushes, slow),
         acks: Line::new(database.clone(), metrics.clone(), acks, slow),
         polls,
+        answers,
+        uploads: budget(config.request_budget_bytes),
         auth: Auth::new(&config.auth)?,
         maintenance: Maintenance::new(&config.buffer_dir, database.clone()),
         depths: Depths::new(database.clone()),
@@ -123,18 +131,27 @@ async fn serve(config: Config) -> Result<(), String> {
         };
         let Some((stream, place)) = stream else { continue };
         prepare(&stream, patience);
+        let wire = Wire::new(stream);
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(patience);
         let requests = TowerToHyperService::new(router.clone());
         let asked = Arc::new(AtomicBool::new(false));
         let service = {
-            let asked = asked.clone();
-            service_fn(move |request| {
+            let (asked, peer) = (asked.clone(), wire.peer());
+            service_fn(move |mut request: Request<Incoming>| {
                 asked.store(true, SeqCst);
-                requests.call(request)
+                request.extensions_mut().insert(peer.clone());
+                let answer = requests.call(request);
+                async {
+                    match answer.await {
+                        Ok(answer) if answer.extensions().get::<Left>().is_some() => Err(Left),
+                        Ok(answer) => Ok(answer),
+                        Err(never) => match never {},
+                    }
+                }
             })
         };
-        let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
+        let connection = connections.watch(http.serve_connection(TokioIo::new(wire), service));
         let mut closing = closing.subscribe();
         tokio::spawn(async move {
             let silent = async {

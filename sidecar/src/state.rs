@@ -1,6 +1,7 @@
 //! What every handler has at hand.
 
 use crate::auth::Auth;
+use crate::budget::Budget;
 use crate::coalesce::{Acks, Pushes};
 use crate::config::Config;
 use crate::database::Database;
@@ -26,6 +27,10 @@ pub struct App {
     pub acks: Acks,
     /// Pops, waiting and not.
     pub polls: Polls,
+    /// Memory for answers.
+    pub answers: Budget,
+    /// Memory for bodies of requests.
+    pub uploads: Budget,
     /// Who may enter.
     pub auth: Auth,
     /// The two switches and the buffer.

@@ -1,11 +1,13 @@
 //! The HTTP door, from outside: the server as a process, requests over TCP.
 
 mod ack;
+mod bodies;
 mod cli;
 mod coalesce;
 mod configure;
 mod crash;
 mod dead_letters;
+mod departures;
 mod door;
 mod ending;
 mod fitness;

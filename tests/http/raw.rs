@@ -3,6 +3,7 @@
 use queen_tests::sidecar::Sidecar;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A connection that has sent these bytes. Reading waits for 20 seconds at most.
@@ -33,6 +34,17 @@ pub fn until_closed(stream: &mut TcpStream) -> Option<String> {
         Err(_) => return None,
     }
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Ends a connection by RST instead of FIN.
+pub fn reset(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let length = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the option is a `linger` of that length.
+    let failed = unsafe {
+        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length)
+    };
+    assert_eq!(failed, 0, "SO_LINGER");
 }
 
 /// SIGKILL to a process of ours.

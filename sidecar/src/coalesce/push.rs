@@ -5,6 +5,7 @@ use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Operation;
 use crate::tenant::Tenant;
+use crate::uploads::Upload;
 use serde::Deserialize;
 use std::fmt::Write;
 use tokio_postgres::types::Type;
@@ -21,6 +22,8 @@ pub struct PushJob {
     items: usize,
     /// The items as JSON objects, with commas between them.
     text: String,
+    /// The memory that its request takes, until it is stored.
+    _upload: Option<Upload>,
 }
 
 /// An item to push; names and payload have been checked.
@@ -53,7 +56,7 @@ pub struct Pushed {
 impl PushJob {
     /// A request's items, all or nothing; `producer` is the authenticated subject.
     pub fn new<'a>(tenant: Tenant, producer: Option<&str>, items: impl Iterator<Item = PushItem<'a>>) -> PushJob {
-        let mut job = PushJob { tenant, lanes: Vec::new(), items: 0, text: String::new() };
+        let mut job = PushJob { tenant, lanes: Vec::new(), items: 0, text: String::new(), _upload: None };
         for item in items {
             job.lanes.push(lane((tenant, item.queue, item.partition)));
             job.items += 1;
@@ -61,6 +64,13 @@ impl PushJob {
         }
         each_once(&mut job.lanes);
         job
+    }
+
+    /// The same for a request whose body takes room.
+    #[must_use]
+    pub fn holding(mut self, upload: Option<Upload>) -> PushJob {
+        self._upload = upload;
+        self
     }
 
     /// The items as a JSON array.

@@ -7,7 +7,7 @@ use crate::database::Statement;
 use crate::tenant::Tenant;
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
@@ -64,7 +64,7 @@ impl Polls {
         let began = Instant::now();
         let mut waited = false;
         while let Some(pause) = self.to_fill(wanted, queue, began).await {
-            if waiter.given_up.load(SeqCst) || waiter.reply.is_closed() || *self.0.closing.borrow() {
+            if waiter.wants_no_more() || *self.0.closing.borrow() {
                 break;
             }
             waited = true;

@@ -9,6 +9,7 @@
 //!   row, and the row asks again.
 //! - Nobody who is gone claims: a waiter whose client has left is skipped, and what was claimed for a client that left
 //!   meanwhile is released.
+//! - Nothing is claimed that there is no memory for: see [`crate::answers`].
 
 mod changes;
 mod clock;
@@ -16,22 +17,27 @@ mod fill;
 mod pop;
 mod row;
 
+use pop::Missed;
 pub use pop::{Popped, Target, Wanted};
-use row::{Rows, Ticket, Waiter};
+use row::{Rows, Standing, Ticket, Waiter};
 
+use crate::answers::{Allowance, at_once};
+use crate::budget::Budget;
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Metrics;
+use crate::peer::Peer;
 use crate::tenant::Tenant;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 /// How much longer than its time a waiter is given when its pop is under way just then.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a pop waits for memory.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a row rests after the database could not be reached.
 const REST: Duration = Duration::from_millis(500);
 
@@ -47,6 +53,7 @@ pub struct Polls(Arc<Inner>);
 struct Inner {
     database: Database,
     metrics: Arc<Metrics>,
+    answers: Budget,
     rows: Mutex<Rows>,
     /// Which queues let a batch fill.
     fills: fill::Fills,
@@ -62,10 +69,11 @@ struct Inner {
 
 impl Polls {
     /// Starts hearing of commits.
-    pub fn new(database: Database, metrics: Arc<Metrics>, permits: usize) -> Polls {
+    pub fn new(database: Database, metrics: Arc<Metrics>, answers: Budget, permits: usize) -> Polls {
         let polls = Polls(Arc::new(Inner {
             database,
             metrics,
+            answers,
             rows: Mutex::default(),
             fills: fill::Fills::default(),
             permits: Semaphore::new(permits.max(1)),
@@ -81,14 +89,16 @@ impl Polls {
     /// Pops once.
     ///
     /// # Errors
-    /// As [`Database::call`].
-    pub async fn pop(&self, wanted: Wanted) -> Answer {
+    /// As [`Database::call`], and `NoRoom`.
+    pub async fn pop(&self, wanted: Wanted, peer: Peer) -> Answer {
         let (reply, answer) = oneshot::channel();
         let polls = self.clone();
+        let waiter = Waiter { wanted: Arc::new(wanted), reply, standing: Arc::default(), peer };
         // A task, because the client may leave while the call is under way.
         tokio::spawn(async move {
-            let answer = polls.ask(&wanted, || reply.is_closed()).await;
-            polls.deliver(reply, answer);
+            let answer = polls.ask(&waiter).await;
+            let answer = answer.unwrap_or_else(|| Ok(Popped::nothing(&waiter.wanted, None)));
+            polls.deliver(waiter, answer);
         });
         answer.await.unwrap_or(Err(CallError::Lost))
     }
@@ -96,12 +106,18 @@ impl Polls {
     /// Pops, and waits at most so long until there is something, or until `paused` says true. A passing trouble of the database is waited out, too.
     ///
     /// # Errors
-    /// As [`Database::call`], but for `NoConnection` and `Lost`.
-    pub async fn wait(&self, wanted: Wanted, timeout: Duration, mut paused: watch::Receiver<bool>) -> Answer {
+    /// As [`Database::call`], but for `NoConnection` and `Lost`; `NoRoom` when its time is over.
+    pub async fn wait(
+        &self,
+        wanted: Wanted,
+        peer: Peer,
+        timeout: Duration,
+        mut paused: watch::Receiver<bool>,
+    ) -> Answer {
         let (reply, mut answer) = oneshot::channel();
-        let given_up = Arc::new(AtomicBool::new(false));
+        let standing = Arc::<Standing>::default();
         let wanted = Arc::new(wanted);
-        let waiter = Waiter { wanted: wanted.clone(), reply, given_up: given_up.clone() };
+        let waiter = Waiter { wanted: wanted.clone(), reply, standing: standing.clone(), peer };
         let ticket = Ticket::enter(self, waiter);
         let mut closing = self.0.closing.subscribe();
         let answered = tokio::select! {
@@ -113,20 +129,20 @@ impl Polls {
         let answered = match answered {
             Some(answered) => answered,
             None => {
-                given_up.store(true, SeqCst);
+                standing.give_up();
                 // Before leaving: with its last waiter, a row forgets the group's policy.
                 let nothing = self.nothing(&wanted);
                 if ticket.leave() {
-                    return Ok(nothing);
+                    return standing.in_vain(nothing);
                 }
                 // Its pop is under way.
                 match tokio::time::timeout(GRACE, answer).await {
                     Ok(answered) => answered,
-                    Err(_) => return Ok(nothing),
+                    Err(_) => return standing.in_vain(nothing),
                 }
             }
         };
-        answered.unwrap_or_else(|_| Ok(self.nothing(&wanted)))
+        answered.unwrap_or_else(|_| standing.in_vain(self.nothing(&wanted)))
     }
 
     /// Answers everybody who waits, and lets nobody wait any more.
@@ -155,29 +171,62 @@ impl Polls {
         Popped::nothing(wanted, known)
     }
 
-    async fn ask(&self, wanted: &Wanted, gone: impl Fn() -> bool) -> Answer {
-        let Ok(_permit) = self.0.permits.acquire().await else { return Err(CallError::NoConnection) };
-        if gone() {
-            return Ok(Popped::nothing(wanted, None));
+    /// Asks for one pop, once there is memory for its answer. None: its client has left.
+    async fn ask(&self, waiter: &Waiter) -> Option<Answer> {
+        let Inner { database, metrics, answers, permits, .. } = &*self.0;
+        let wanted = &waiter.wanted;
+        let mut needs: Option<(Allowance, Instant)> = None;
+        loop {
+            // Waited for without a permit, so that those who need less go on.
+            let reserved = match needs {
+                None => None,
+                Some((allowed, until)) => {
+                    match answers.wait_for(allowed.bytes(), until, || waiter.wants_no_more()).await {
+                        Some(room) => Some((Some(room), allowed)),
+                        None if waiter.is_gone() => return None,
+                        None => return Some(Err(CallError::NoRoom)),
+                    }
+                }
+            };
+            let Ok(_permit) = permits.acquire().await else { return Some(Err(CallError::NoConnection)) };
+            if waiter.is_gone() {
+                return None;
+            }
+            let (room, allowed) = reserved.unwrap_or_else(|| at_once(answers, wanted.batch));
+            let began = Instant::now();
+            let mut popped = match wanted.pop(database, allowed).await {
+                Ok(popped) => popped,
+                Err(Missed::TooLong(bytes)) => {
+                    let until = needs.map_or_else(|| Instant::now() + PATIENCE, |(_, until)| until);
+                    needs = Some((allowed.for_text(bytes), until));
+                    continue;
+                }
+                Err(Missed::Failed(error)) => {
+                    metrics.failed(&error);
+                    metrics.pop(wanted, 0, began.elapsed());
+                    return Some(Err(error));
+                }
+            };
+            popped.room = answers.keep(room, popped.body.as_ref().map_or(0, String::len));
+            metrics.pop(wanted, popped.messages, began.elapsed());
+            return Some(Ok(popped));
         }
-        let began = std::time::Instant::now();
-        let answer = wanted.pop(&self.0.database).await;
-        let messages = answer.as_ref().map_or(0, |popped| popped.messages);
-        if let Err(error) = &answer {
-            self.0.metrics.failed(error);
-        }
-        self.0.metrics.pop(wanted, messages, began.elapsed());
-        answer
     }
 
     /// Hands an answer over; when nobody takes it, its lease is given back.
-    fn deliver(&self, reply: oneshot::Sender<Answer>, answer: Answer) {
-        let Err(Ok(undelivered)) = reply.send(answer) else { return };
+    fn deliver(&self, waiter: Waiter, answer: Answer) {
+        let undelivered = match answer {
+            Ok(popped) if waiter.peer.has_left() => popped,
+            answer => match waiter.reply.send(answer) {
+                Err(Ok(popped)) => popped,
+                _ => return,
+            },
+        };
         let Some(lease) = undelivered.lease.as_deref().and_then(|l| Uuid::try_parse(l).ok()) else { return };
-        let polls = self.clone();
+        let (polls, tenant) = (self.clone(), undelivered.tenant);
         tokio::spawn(async move {
             // If this fails, the lease runs out.
-            _ = polls.0.database.call(undelivered.tenant, RELEASE, &[&lease]).await;
+            _ = polls.0.database.call(tenant, RELEASE, &[&lease]).await;
         });
     }
 
@@ -186,22 +235,25 @@ impl Polls {
         loop {
             let Some((place, waiter)) = self.rows().next(&key) else { return };
             self.fill(&waiter).await;
-            let answer = self.ask(&waiter.wanted, || waiter.reply.is_closed()).await;
-            match answer {
-                Ok(popped) if popped.messages == 0 => {
-                    if !self.rows().put_back(&key, place, waiter, popped) {
+            match self.ask(&waiter).await {
+                // The next one, then.
+                None => {}
+                Some(Ok(popped)) if popped.messages == 0 => {
+                    let again = self.rows().put_back(&key, place, waiter, popped);
+                    if !again {
                         self.0.rested.notify_one();
                         return;
                     }
                 }
-                Err(CallError::NoConnection | CallError::Lost) => {
+                Some(Err(error @ (CallError::NoConnection | CallError::Lost | CallError::NoRoom))) => {
+                    waiter.standing.has_room(!matches!(error, CallError::NoRoom));
                     self.rows().rest(&key, place, waiter, REST);
                     self.0.rested.notify_one();
                     return;
                 }
-                other => {
+                Some(other) => {
                     self.rows().served(&key);
-                    self.deliver(waiter.reply, other);
+                    self.deliver(waiter, other);
                 }
             }
         }

@@ -1,8 +1,10 @@
 //! One pop: what is asked for, and the wire's answer.
 
 use super::row::Key;
+use crate::answers::Allowance;
+use crate::budget::Room;
 use crate::coalesce::push_string;
-use crate::database::{Database, Statement};
+use crate::database::{Database, Param, Statement};
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use crate::times;
@@ -13,8 +15,24 @@ use std::fmt::Write;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
+/// A pop whose answer is too long for the memory that there is fails, and so claims nothing. The cast is what fails; its
+/// error tells how long the answer would be.
+macro_rules! unless_too_long {
+    ($pop:literal) => {
+        concat!(
+            "SELECT CASE WHEN octet_length(answer) <= $11 THEN answer \
+             ELSE (octet_length(answer) || ' bytes are too many')::int::text END \
+             FROM (SELECT ",
+            $pop,
+            " AS answer OFFSET 0) popped"
+        )
+    };
+}
+
+const TOO_LONG: &str = " bytes are too many";
+
 const POP: Statement = Statement {
-    sql: "SELECT queen.pop_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    sql: unless_too_long!("queen.pop_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -26,11 +44,12 @@ const POP: Statement = Statement {
         Type::TEXT,
         Type::TEXT,
         Type::BOOL,
+        Type::INT4,
     ],
 };
 
 const POP_MATCHING: Statement = Statement {
-    sql: "SELECT queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    sql: unless_too_long!("queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -42,6 +61,7 @@ const POP_MATCHING: Statement = Statement {
         Type::TEXT,
         Type::TEXT,
         Type::BOOL,
+        Type::INT4,
     ],
 };
 
@@ -106,7 +126,35 @@ pub struct Popped {
     pub queue: Option<String>,
     /// Age of the first message.
     pub lag: Option<Duration>,
+    /// The memory that the body takes, unless it is small.
+    pub room: Option<Room>,
     policy: Option<bool>,
+}
+
+/// Why a pop brought nothing.
+#[derive(Debug)]
+pub enum Missed {
+    /// The database's answer would have had so many bytes, more than allowed.
+    TooLong(usize),
+    /// The call failed.
+    Failed(CallError),
+}
+
+impl From<CallError> for Missed {
+    fn from(error: CallError) -> Self {
+        let too_long = match &error {
+            CallError::Refused { state, message } if state == "22P02" => bytes_told(message),
+            _ => None,
+        };
+        too_long.map_or(Missed::Failed(error), Missed::TooLong)
+    }
+}
+
+/// How many bytes are too many, if that is what the database says, in whatever language.
+fn bytes_told(message: &str) -> Option<usize> {
+    let (before, _) = message.split_once(TOO_LONG)?;
+    let digits = before.len() - before.bytes().rev().take_while(u8::is_ascii_digit).count();
+    before[digits..].parse().ok()
 }
 
 #[derive(Deserialize)]
@@ -160,64 +208,52 @@ impl Wanted {
         Key { tenant: self.tenant, target: self.target.clone(), group: self.group.clone() }
     }
 
-    /// Asks the database.
+    /// Asks the database for what is allowed.
     ///
     /// # Errors
-    /// As [`Database::call`].
-    pub async fn pop(&self, database: &Database) -> Result<Popped, CallError> {
-        let text = match &self.target {
-            Target::Matching { namespace, task } => {
-                database
-                    .call(
-                        self.tenant,
-                        POP_MATCHING,
-                        &[
-                            namespace,
-                            task,
-                            &self.group,
-                            &self.batch,
-                            &self.partitions,
-                            &self.lease_seconds,
-                            &self.auto_ack,
-                            &self.mode,
-                            &self.from,
-                            &self.conflation,
-                        ],
-                    )
-                    .await?
-            }
-            Target::Queue(queue) => self.pop_queue(database, queue, None).await?,
-            Target::Partition { queue, partition } => self.pop_queue(database, queue, Some(partition)).await?,
+    /// As [`Database::call`], and [`Missed::TooLong`]; then nothing was claimed.
+    pub async fn pop(&self, database: &Database, allowed: Allowance) -> Result<Popped, Missed> {
+        let batch = self.batch.min(allowed.messages);
+        let pop_queue = async |queue: &String, partition: Option<&String>| {
+            let params: [Param<'_>; 11] = [
+                queue,
+                &self.group,
+                &batch,
+                &partition,
+                &self.partitions,
+                &self.lease_seconds,
+                &self.auto_ack,
+                &self.mode,
+                &self.from,
+                &self.conflation,
+                &allowed.text,
+            ];
+            database.call(self.tenant, POP, &params).await
         };
-        // It came from our own function: what cannot be read was cut off on the way.
-        let claimed = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
-        Ok(self.render(&claimed))
-    }
-
-    async fn pop_queue(
-        &self,
-        database: &Database,
-        queue: &String,
-        partition: Option<&String>,
-    ) -> Result<String, CallError> {
-        database
-            .call(
-                self.tenant,
-                POP,
-                &[
-                    queue,
+        let text = match &self.target {
+            Target::Queue(queue) => pop_queue(queue, None).await,
+            Target::Partition { queue, partition } => pop_queue(queue, Some(partition)).await,
+            Target::Matching { namespace, task } => {
+                let params: [Param<'_>; 11] = [
+                    namespace,
+                    task,
                     &self.group,
-                    &self.batch,
-                    &partition,
+                    &batch,
                     &self.partitions,
                     &self.lease_seconds,
                     &self.auto_ack,
                     &self.mode,
                     &self.from,
                     &self.conflation,
-                ],
-            )
-            .await
+                    &allowed.text,
+                ];
+                database.call(self.tenant, POP_MATCHING, &params).await
+            }
+        };
+        let text = text.map_err(Missed::from)?;
+        // It came from our own function: what cannot be read was cut off on the way.
+        let claimed = serde_json::from_str(&text).map_err(|_| CallError::Lost)?;
+        Ok(self.render(&claimed))
     }
 
     fn render(&self, claimed: &Claimed<'_>) -> Popped {
@@ -231,6 +267,7 @@ impl Wanted {
             tenant: self.tenant,
             queue: self.queue_of(claimed.batches.first()),
             lag: claimed.batches.first().and_then(|b| b.segments.first()).and_then(|s| times::since(s.created_at)),
+            room: None,
             policy: Some(claimed.conflation),
         }
     }
@@ -312,8 +349,16 @@ impl Popped {
     pub fn nothing(wanted: &Wanted, policy: Option<bool>) -> Popped {
         let conflation = policy.or(wanted.conflation).unwrap_or(false);
         let conflict = wanted.conflation.is_some_and(|asked| asked != conflation);
-        let mut popped =
-            Popped { body: None, messages: 0, lease: None, tenant: wanted.tenant, queue: None, lag: None, policy };
+        let mut popped = Popped {
+            body: None,
+            messages: 0,
+            lease: None,
+            tenant: wanted.tenant,
+            queue: None,
+            lag: None,
+            room: None,
+            policy,
+        };
         if conflation || conflict {
             let claimed = Claimed { lease_id: None, batches: Vec::new(), conflation, conflation_conflict: conflict };
             popped.body = Some(wanted.body(&claimed));
@@ -355,6 +400,20 @@ mod tests {
             popped.body.unwrap(),
             r#"{"success":true,"queue":"orders","partition":"p\"1","partitionId":"i","leaseId":"l","consumerGroup":"billing","partitionsClaimed":1,"messages":[{"id":"a","transactionId":"a","traceId":null,"producerSub":null,"createdAt":"t","partitionId":"i","partition":"p\"1","leaseId":"l","consumerGroup":"billing","deliveryAttempt":2,"offset":7,"data":null},{"id":"b","transactionId":"x\u0041","traceId":"r","producerSub":"s","createdAt":"t","partitionId":"i","partition":"p\"1","leaseId":"l","consumerGroup":"billing","deliveryAttempt":2,"offset":8,"headers":{"h" : 1},"data":{"b":1.50, "a":2}}]}"#
         );
+    }
+
+    #[test]
+    fn the_database_says_how_long_an_answer_would_be_in_any_language() {
+        let told = |message: &str, state: &str| {
+            Missed::from(CallError::Refused { state: state.to_owned(), message: message.to_owned() })
+        };
+        let english = "invalid input syntax for type integer: \"70000 bytes are too many\"";
+        let german = "ungültige Eingabesyntax für Typ integer: »70000 bytes are too many«";
+        for message in [english, german] {
+            assert!(matches!(told(message, "22P02"), Missed::TooLong(70_000)), "{message}");
+        }
+        assert!(matches!(told(english, "22023"), Missed::Failed(_)));
+        assert!(matches!(told("invalid input syntax for type uuid", "22P02"), Missed::Failed(_)));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The rows of those who wait.
 
 use super::{Answer, Polls, Popped, Target, Wanted};
+use crate::error::CallError;
+use crate::peer::Peer;
 use crate::tenant::Tenant;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,8 +26,48 @@ pub struct Key {
 pub struct Waiter {
     pub wanted: Arc<Wanted>,
     pub reply: oneshot::Sender<Answer>,
+    pub standing: Arc<Standing>,
+    pub peer: Peer,
+}
+
+/// What a waiter and those who serve it tell each other.
+#[derive(Default)]
+pub struct Standing {
+    given_up: AtomicBool,
+    no_room: AtomicBool,
+}
+
+impl Standing {
     /// Its time is over.
-    pub given_up: Arc<AtomicBool>,
+    pub fn give_up(&self) {
+        self.given_up.store(true, SeqCst);
+    }
+
+    pub fn has_given_up(&self) -> bool {
+        self.given_up.load(SeqCst)
+    }
+
+    /// Whether there was memory for its answer when the database was last asked.
+    pub fn has_room(&self, room: bool) {
+        self.no_room.store(!room, SeqCst);
+    }
+
+    /// The answer of one that was not served until its time was over.
+    pub fn in_vain(&self, nothing: Popped) -> Answer {
+        if self.no_room.load(SeqCst) { Err(CallError::NoRoom) } else { Ok(nothing) }
+    }
+}
+
+impl Waiter {
+    /// Nobody would take an answer.
+    pub fn is_gone(&self) -> bool {
+        self.reply.is_closed() || self.peer.has_left()
+    }
+
+    /// It is gone, or its time is over.
+    pub fn wants_no_more(&self) -> bool {
+        self.standing.has_given_up() || self.is_gone()
+    }
 }
 
 #[derive(Default)]
@@ -107,7 +149,7 @@ impl Rows {
         let row = self.rows.get_mut(key)?;
         row.dirty = false;
         while let Some((place, waiter)) = row.waiters.pop_first() {
-            if !waiter.reply.is_closed() {
+            if !waiter.is_gone() {
                 return Some((place, waiter));
             }
         }
@@ -121,9 +163,10 @@ impl Rows {
     pub fn put_back(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, nothing: Popped) -> bool {
         let Some(row) = self.rows.get_mut(key) else { return false };
         row.conflation = nothing.policy().or(row.conflation);
-        if waiter.given_up.load(SeqCst) {
+        waiter.standing.has_room(true);
+        if waiter.standing.has_given_up() {
             _ = waiter.reply.send(Ok(nothing));
-        } else if !waiter.reply.is_closed() {
+        } else if !waiter.is_gone() {
             row.waiters.insert(place, waiter);
         }
         if row.dirty {
@@ -139,7 +182,7 @@ impl Rows {
     /// As [`Rows::put_back`], and the row is left alone for a while.
     pub fn rest(&mut self, key: &Arc<Key>, place: u64, waiter: Waiter, time: Duration) {
         let Some(row) = self.rows.get_mut(key) else { return };
-        if !waiter.given_up.load(SeqCst) && !waiter.reply.is_closed() {
+        if !waiter.wants_no_more() {
             row.waiters.insert(place, waiter);
         }
         row.running = false;

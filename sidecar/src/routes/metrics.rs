@@ -77,6 +77,32 @@ fn process_families(app: &App, text: &mut Exposition) {
         "How late timers fire, on average over ten seconds.",
         app.metrics.loop_lag(),
     );
+    text.gauge(
+        "queen_answer_budget_bytes",
+        "Memory for answers (QUEEN_ANSWER_BUDGET_BYTES).",
+        app.answers.total() as f64,
+    );
+    text.gauge(
+        "queen_answer_bytes_in_flight",
+        "Of it, what answers take that are being made or have not been read yet.",
+        app.answers.used() as f64,
+    );
+    text.counter(
+        "queen_answers_refused_total",
+        "How often there was no memory for an answer in time.",
+        app.answers.refused(),
+    );
+    text.gauge(
+        "queen_request_budget_bytes",
+        "Memory for bodies of requests (QUEEN_REQUEST_BUDGET_BYTES).",
+        app.uploads.total() as f64,
+    );
+    text.gauge(
+        "queen_request_bytes_in_flight",
+        "Of it, what bodies take that are arriving or being dealt with.",
+        app.uploads.used() as f64,
+    );
+    text.counter("queen_requests_refused_total", "Requests for whose body there was no memory.", app.uploads.refused());
     text.gauge("queen_db_pool_size", "Connections to the database.", size as f64);
     text.gauge("queen_db_pool_idle", "Connections that are not in use.", idle as f64);
     text.gauge("queen_db_pool_active", "Connections in use.", size.saturating_sub(idle) as f64);

@@ -23,10 +23,12 @@ mod window;
 
 use crate::error::Problem;
 use crate::state::Shared;
+use crate::uploads;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 pub use door::Caller;
 use std::time::Duration;
 
@@ -60,6 +62,7 @@ pub fn router(app: Shared) -> Router {
         .into_iter()
         .fold(Router::new(), Router::merge)
         .fallback(|| async { Problem::no_such_route() })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), uploads::count))
         // Refuses by the length that is told, before a byte of it is read.
         .layer(DefaultBodyLimit::disable())
         .layer(tower_http::limit::RequestBodyLimitLayer::new(app.config.max_body_bytes))
@@ -73,6 +76,13 @@ pub fn router(app: Shared) -> Router {
 /// A JSON text as an answer.
 fn json(status: StatusCode, body: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// The same for a JSON text that holds room in the budget of answers.
+fn held(body: Bytes) -> Response {
+    let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    response.extensions_mut().insert(door::Weighed);
+    response
 }
 
 /// A parameter that is there and not empty.

@@ -1,9 +1,10 @@
 //! `GET /api/v1/pop…`: from a queue, a partition, or whatever matches a namespace or task.
 
 use super::ack::QUEUE_MODE;
-use super::{Caller, json};
-use crate::error::Problem;
+use super::{Caller, held, json};
+use crate::error::{CallError, NO_ROOM, Problem};
 use crate::metrics::Operation;
+use crate::peer::Left;
 use crate::polls::{Target, Wanted};
 use crate::state::Shared;
 use axum::extract::{Path, Query, State};
@@ -91,20 +92,33 @@ async fn pop(
         return Ok(paused(wanted.conflation));
     }
     let (target, conflation) = (wanted.target.clone(), wanted.conflation);
-    let popped =
-        if wait { app.polls.wait(wanted, timeout, app.maintenance.pops()).await } else { app.polls.pop(wanted).await };
+    let peer = caller.peer.clone();
+    let popped = async {
+        match wait {
+            true => app.polls.wait(wanted, peer, timeout, app.maintenance.pops()).await,
+            false => app.polls.pop(wanted, peer).await,
+        }
+    };
+    let popped = tokio::select! {
+        biased;
+        popped = popped => popped,
+        // Dropping the pop is how it learns that nobody waits any more.
+        () = caller.peer.left() => return Ok(Left.into_response()),
+    };
     let popped = popped.map_err(|error| {
-        let status = error.status();
-        refused(error).with_status(status)
+        let (status, no_room) = (error.status(), matches!(error, CallError::NoRoom));
+        let problem = refused(error).with_status(status);
+        if no_room { problem.with_code(NO_ROOM) } else { problem }
     })?;
     if popped.messages == 0 && app.maintenance.pops_paused() {
         return Ok(paused(conflation));
     }
     counts.messages.fetch_add(popped.messages as u64, Relaxed);
     app.metrics.popped(caller.tenant, &target, &popped);
-    Ok(match popped.body {
-        Some(body) => json(StatusCode::OK, body),
-        None => StatusCode::NO_CONTENT.into_response(),
+    Ok(match (popped.body, popped.room) {
+        (Some(body), Some(room)) => held(room.hold(body)),
+        (Some(body), None) => json(StatusCode::OK, body),
+        (None, _) => StatusCode::NO_CONTENT.into_response(),
     })
 }
 

@@ -80,6 +80,7 @@ fn job(caller: &Caller, items: &[payload::PushItem<'_>]) -> PushJob {
             headers: item.headers,
         }),
     )
+    .holding(caller.upload.clone())
 }
 
 /// Appends the answer for one item; the array has to be closed.
