@@ -1,15 +1,17 @@
 //! How much memory a pop's answer may take.
 //!
-//! How long an answer is, the database knows only when it has made it. So a pop takes room first, for as long a one as there
-//! may be, and the database is told: what is longer fails there, and claims nothing. Then it is known what is needed.
-//! The answer keeps room for its size until its last byte has been handed to the kernel.
+//! A pop takes room first, and the database is told how much: it claims what fits. Only a single message that is longer
+//! fails there, and is not claimed; then it is known what is needed. The answer keeps room for its size until its last byte
+//! has been handed to the kernel.
 
 use crate::budget::{Budget, ORDINARY, Room, SMALL};
 
-/// What a pop takes at first, at most: enough to make the largest common answer.
-const MOST: usize = 192 << 20;
+/// What a pop takes at first: as much as it can get of these. So many that are under way at once get a fair part each.
+const ASKED: [usize; 2] = [64 << 20, 16 << 20];
 /// Bytes that a message needs beside its text in the database's answer: what the wire repeats with each, and reading it.
 const MESSAGE: usize = 640;
+/// Of them, bytes in the database's text that it does not count when it is told how many there may be.
+const AROUND: usize = 200;
 
 /// What a pop may bring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,12 @@ impl Allowance {
         Allowance { messages, text: i32::try_from(text).unwrap_or(i32::MAX) }
     }
 
+    /// What the database is told: bytes of the messages themselves, of which such a text can be made.
+    pub fn payload(self) -> i32 {
+        let around = self.messages as usize * AROUND;
+        i32::try_from((self.text as usize).saturating_sub(around)).unwrap_or(i32::MAX).max(1)
+    }
+
     /// The same for a text that turned out to have so many bytes; it may have some more the next time.
     #[must_use]
     pub fn for_text(self, bytes: usize) -> Allowance {
@@ -43,7 +51,7 @@ impl Allowance {
 
 /// Takes what can be had at once for a pop of so many messages: there is always some.
 pub fn at_once(budget: &Budget, messages: i32) -> (Option<Room>, Allowance) {
-    let room = budget.take_up_to(MOST).or_else(|| budget.take(ORDINARY));
+    let room = ASKED.iter().find_map(|&bytes| budget.take_up_to(bytes)).or_else(|| budget.take(ORDINARY));
     let allowance = Allowance::within(room.as_ref().map_or(SMALL, Room::bytes), messages);
     (room, allowance)
 }
@@ -56,11 +64,12 @@ mod tests {
 
     #[test]
     fn an_allowance_needs_no_more_than_it_was_made_of() {
-        for bytes in [SMALL, ORDINARY, MOST] {
+        for bytes in [SMALL, ORDINARY, ASKED[0]] {
             for messages in [1, 200, 1_000_000] {
                 let allowance = Allowance::within(bytes, messages);
                 assert!(allowance.bytes() <= bytes && allowance.messages >= 1, "{allowance:?}");
                 assert!(allowance.bytes() + 2 >= bytes, "{allowance:?}");
+                assert!(allowance.payload() as usize >= bytes / 12, "{allowance:?}");
             }
         }
     }

@@ -17,6 +17,9 @@
 --   conflation         What a group that this call subscribes is to be, for good: true, it conflates: of a partition it
 --                      gets only the newest message, and settling that settles all before it. Not for __QUEUE_MODE__,
 --                      nor with auto_ack. Of a group that is subscribed already, its own policy counts.
+--   max_bytes          The messages have at most so many bytes together, 1 or more; but the first comes in any case. Counted
+--                      are payloads as they are stored, headers, transaction ids and producers, and 64 to 100 for each message.
+--                      What does not fit comes with the next pop. By default 64 MiB, and then not to the byte.
 -- Result: A JSON object: leaseId, and batches, one a partition: queue, partition, partitionId, consumerGroup,
 --         deliveryAttempt, and segments: createdAt, offset (of its first message, the others follow), and messages: id,
 --         data byte for byte, and transactionId (if it is not the id), traceId, producerSub, headers, isEncrypted where
@@ -35,14 +38,15 @@ CREATE FUNCTION queen.pop_json(
     auto_ack boolean DEFAULT false,
     subscription_mode text DEFAULT NULL,
     subscription_from text DEFAULT NULL,
-    conflation boolean DEFAULT NULL
+    conflation boolean DEFAULT NULL,
+    max_bytes int DEFAULT NULL
 )
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'queen_pop_json';
 
-COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean, int) IS
 'pop with the result as JSON text, for the HTTP server.
 Example: SELECT queen.pop_json(''orders'', ''billing'', batch => 10);';
-REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean) TO queen_sidecar;
+REVOKE ALL ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.pop_json(text, text, int, text, int, int, boolean, text, text, boolean, int) TO queen_sidecar;

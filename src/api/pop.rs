@@ -36,14 +36,27 @@ const JSONB_PAYLOAD: usize = 9;
 /// Where they take `conflation`, and where those that answer JSON do.
 const CONFLATION: usize = 10;
 const CONFLATION_JSON: usize = 9;
+/// Where those that answer JSON take `max_bytes`.
+const MAX_BYTES: usize = 10;
 
-fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared, conflation: usize) -> Result<Search<'a>> {
+/// What the caller gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Rows,
+    Json,
+}
+
+fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared, shape: Shape) -> Result<Search<'a>> {
     let group = arguments::group(call, at.group)?;
     let batch = arguments::at_least_one(call.int4(at.batch), "batch", 1)?;
     let lease_seconds = call.int4(at.lease_seconds).map(arguments::lease_seconds).transpose()?;
     let partitions = call.int4(at.max_partitions).unwrap_or(1);
     let auto_ack = call.bool(at.auto_ack).unwrap_or(false);
-    let conflation = call.bool(conflation);
+    let (conflation, max_bytes) = match shape {
+        Shape::Rows => (call.bool(CONFLATION), None),
+        Shape::Json => (call.bool(CONFLATION_JSON), call.int4(MAX_BYTES)),
+    };
+    let max_bytes = max_bytes.map(|n| arguments::at_least_one(Some(n), "max_bytes", 1)).transpose()?;
     if conflation == Some(true) {
         if group == QUEUE_MODE {
             return Err(error(ErrorKind::InvalidArgument, "conflation requires a consumer group"));
@@ -54,7 +67,7 @@ fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared, conflation: usize
     }
     Ok(Search {
         tables,
-        wish: Wish::new(batch, lease_seconds, auto_ack),
+        wish: Wish::new(batch, lease_seconds, auto_ack, max_bytes.map(|n| n as usize)),
         group,
         start: start(group, call.text(at.mode)?, call.text(at.from)?)?,
         partitions: usize::try_from(partitions).ok().filter(|&n| n > 0).unwrap_or(usize::MAX),
@@ -65,9 +78,9 @@ fn search<'a>(call: &'a Call, tables: &'a Tables, at: &Shared, conflation: usize
     })
 }
 
-fn popped<'a>(call: &'a Call, tables: &'a Tables, conflation: usize) -> Result<Search<'a>> {
+fn popped<'a>(call: &'a Call, tables: &'a Tables, shape: Shape) -> Result<Search<'a>> {
     let queue = arguments::queue(call, 0)?;
-    let mut search = search(call, tables, &POP, conflation)?;
+    let mut search = search(call, tables, &POP, shape)?;
     match call.text(3)? {
         Some(partition) => {
             names::check_partition(partition)?;
@@ -78,12 +91,12 @@ fn popped<'a>(call: &'a Call, tables: &'a Tables, conflation: usize) -> Result<S
     Ok(search)
 }
 
-fn matched<'a>(call: &'a Call, tables: &'a Tables, conflation: usize) -> Result<Search<'a>> {
+fn matched<'a>(call: &'a Call, tables: &'a Tables, shape: Shape) -> Result<Search<'a>> {
     let (namespace, task) = (call.text(0)?, call.text(1)?);
     if namespace.is_none() && task.is_none() {
         return Err(error(ErrorKind::InvalidArgument, "namespace or task is required"));
     }
-    let mut search = search(call, tables, &MATCHING, conflation)?;
+    let mut search = search(call, tables, &MATCHING, shape)?;
     search.matching(guc::tenant()?, namespace, task)?;
     Ok(search)
 }
@@ -224,23 +237,23 @@ fn push_string(out: &mut String, text: &str) {
 /// `queen.pop(…) → SETOF message`
 pub fn pop(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_rows(call, &popped(call, &tables, CONFLATION)?.found)
+    as_rows(call, &popped(call, &tables, Shape::Rows)?.found)
 }
 
 /// `queen.pop_json(…) → text`
 pub fn pop_json(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_json(call, &popped(call, &tables, CONFLATION_JSON)?)
+    as_json(call, &popped(call, &tables, Shape::Json)?)
 }
 
 /// `queen.pop_matching(…) → SETOF message`
 pub fn pop_matching(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_rows(call, &matched(call, &tables, CONFLATION)?.found)
+    as_rows(call, &matched(call, &tables, Shape::Rows)?.found)
 }
 
 /// `queen.pop_matching_json(…) → text`
 pub fn pop_matching_json(call: &Call) -> Result<Datum> {
     let tables = Tables::default();
-    as_json(call, &matched(call, &tables, CONFLATION_JSON)?)
+    as_json(call, &matched(call, &tables, Shape::Json)?)
 }

@@ -13,6 +13,7 @@ use crate::rows::ready;
 use crate::rows::segment;
 use crate::rows::subscription::{BEGINNING, Subscription};
 use queen_core::ack::Lease;
+use std::cell::Cell;
 use triage::Triage;
 
 mod triage;
@@ -30,6 +31,12 @@ pub struct Wish {
     pub budget: i64,
     /// Bytes that segments still to be claimed may have; the one that goes over it is the last.
     pub bytes: usize,
+    /// No message goes over `bytes`, but for the first of all.
+    pub strict: bool,
+    /// There is a message already.
+    pub begun: bool,
+    /// The next message does not fit.
+    pub full: Cell<bool>,
     /// Seconds; None: the queue's `leaseTime`.
     pub lease_seconds: Option<i32>,
     /// The cursor moves with the delivery, no lease.
@@ -39,8 +46,25 @@ pub struct Wish {
 }
 
 impl Wish {
-    pub fn new(batch: i32, lease_seconds: Option<i32>, auto_ack: bool) -> Wish {
-        Wish { budget: i64::from(batch), bytes: POP_BYTES, lease_seconds, auto_ack, lease_id: mint(clock::now(), 1) }
+    /// `max_bytes`: the messages together have at most so many, counted as by [`recent::size`].
+    pub fn new(batch: i32, lease_seconds: Option<i32>, auto_ack: bool, max_bytes: Option<usize>) -> Wish {
+        Wish {
+            budget: i64::from(batch),
+            bytes: max_bytes.unwrap_or(POP_BYTES).min(POP_BYTES),
+            strict: max_bytes.is_some(),
+            begun: false,
+            full: Cell::new(false),
+            lease_seconds,
+            auto_ack,
+            lease_id: mint(clock::now(), 1),
+        }
+    }
+
+    /// Whether a message of so many bytes is too much after others.
+    fn refuses(&self, bytes: usize) -> bool {
+        let full = self.strict && self.begun && bytes > self.bytes;
+        self.full.set(self.full.get() || full);
+        full
     }
 }
 
@@ -156,7 +180,7 @@ impl Claiming<'_> {
             let from = (cursor.committed + 1).max(trimmed + 1);
             let delay = i64::from(queue.options.delayed_processing) * 1_000_000;
             let look = Look { tables, pid: partition.pid, from, now, delay };
-            let seen = if group.conflation { look.newest()? } else { look.in_order(wish)? };
+            let seen = if group.conflation { look.newest(wish)? } else { look.in_order(wish)? };
             let mut seen = match seen {
                 Ok(seen) => seen,
                 Err(later) => return Ok(later.map_or(Claim::Empty(cursor.committed), Claim::NotBefore)),
@@ -278,6 +302,7 @@ impl Look<'_> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut bytes = 0;
         let mut later = None;
+        let mut cut = i64::MAX;
         segment::walk_heads(tables, pid, from, from.saturating_add(wish.budget - 1), |head, load| {
             let visible = head.created_at + delay;
             // Without a delay a stamp of the future is no reason to wait: the clock was set back since.
@@ -288,27 +313,48 @@ impl Look<'_> {
             let enough = head.end - from + 1 >= wish.budget;
             let piece = recent::piece(pid, head, load);
             match piece.check() {
-                Ok(more) => {
-                    bytes += more;
+                Ok(raw) if wish.strict && bytes + piece.counted(raw) > wish.bytes => {
+                    let upto = piece.end.min(from.saturating_add(wish.budget - 1));
+                    let one = !wish.begun && pieces.is_empty();
+                    match piece.fitting(from, upto, wish.bytes - bytes, one) {
+                        Ok((fits, more)) => {
+                            if fits < upto {
+                                wish.full.set(true);
+                                cut = fits;
+                            }
+                            if fits >= piece.base.max(from) {
+                                bytes += more;
+                                pieces.push(piece);
+                            } else if pieces.is_empty() {
+                                // The next pop goes on.
+                                later = Some(now);
+                            }
+                        }
+                        Err(e) if pieces.is_empty() => return Err(e),
+                        Err(_) => return Ok(false),
+                    }
+                }
+                Ok(raw) => {
+                    bytes += if wish.strict { piece.counted(raw) } else { raw };
                     pieces.push(piece);
                 }
                 // What is whole is delivered up to there.
                 Err(e) if pieces.is_empty() => return Err(e),
                 Err(_) => return Ok(false),
             }
-            Ok(!enough && bytes < wish.bytes)
+            Ok(!enough && !wish.full.get() && bytes < wish.bytes)
         })?;
         let Some((oldest, newest)) = pieces.first().zip(pieces.last()) else { return Ok(Err(later)) };
         // The first segment may begin before the cursor; retention may have left a gap below it.
         let first = from.max(oldest.base);
-        let last = newest.end.min(first + wish.budget - 1);
+        let last = newest.end.min(first + wish.budget - 1).min(cut);
         let written_at = oldest.created_at;
         Ok(Ok(Seen { pieces, bytes, first, last, behind: first - 1, written_at }))
     }
 
     /// The newest message that is visible, alone. Offsets are given in the order of commits, so there is none below it
     /// that is still to come.
-    fn newest(&self) -> Result<Or<Seen>> {
+    fn newest(&self, wish: &Wish) -> Result<Or<Seen>> {
         let Look { tables, pid, from, now, delay } = *self;
         let tail = segment::tail(tables, pid, Sight::Committed);
         let Some(oldest) = tail.written_at.and_then(|_| segment::at_or_before(tables, pid, from)) else {
@@ -323,6 +369,9 @@ impl Look<'_> {
         let Some(stored) = segment::holding(tables, pid, last) else { return Ok(Err(None)) };
         let piece = recent::single(&stored, last)?;
         let bytes = piece.check()?;
+        if wish.refuses(bytes) {
+            return Ok(Err(Some(now)));
+        }
         let written_at = oldest.created_at;
         Ok(Ok(Seen { pieces: vec![piece], bytes, first: last, last, behind: from - 1, written_at }))
     }

@@ -68,7 +68,7 @@ pub struct Search<'a> {
 
 impl Search<'_> {
     fn enough(&self) -> bool {
-        self.wish.budget <= 0 || self.wish.bytes == 0 || self.partitions == 0
+        self.wish.budget <= 0 || self.wish.bytes == 0 || self.wish.full.get() || self.partitions == 0
     }
 
     /// Whether the pop is one of a group that conflates, or would be.
@@ -93,6 +93,7 @@ impl Search<'_> {
     fn keep(&mut self, batch: Batch) {
         self.wish.budget -= batch.last - batch.first + 1;
         self.wish.bytes = self.wish.bytes.saturating_sub(batch.bytes);
+        self.wish.begun = true;
         self.partitions -= 1;
         self.found.push(batch);
     }

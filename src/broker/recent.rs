@@ -47,6 +47,49 @@ impl Piece {
             Content::Decoded(frames) => Ok(frames.iter().map(|f| f.payload.len()).sum()),
         }
     }
+
+    /// Bytes of all its messages, or some more. `raw`: what [`Piece::check`] said.
+    pub fn counted(&self, raw: usize) -> usize {
+        match &self.content {
+            Content::Stored(stored) => raw + stored.frames as usize * IDS,
+            Content::Decoded(frames) => frames.iter().map(|frame| size(&frame.as_frame())).sum(),
+        }
+    }
+
+    /// The last offset up to which the messages from `from` to `upto` fit into so many bytes, and the bytes of those. `one`:
+    /// the first does in any case.
+    pub fn fitting(&self, from: i64, upto: i64, limit: usize, one: bool) -> Result<(i64, usize)> {
+        let opened = match &self.content {
+            Content::Stored(stored) => Some((stored, stored.open()?)),
+            Content::Decoded(_) => None,
+        };
+        let first = self.base.max(from);
+        let mut bytes = 0;
+        for offset in first..=upto {
+            let i = (offset - self.base) as usize;
+            let more = match (&opened, &self.content) {
+                (Some((stored, opened)), _) => {
+                    size(&opened.frame(i).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?)
+                }
+                (None, Content::Decoded(frames)) => frames.get(i).map_or(0, |frame| size(&frame.as_frame())),
+                (None, Content::Stored(_)) => 0,
+            };
+            if bytes + more > limit && !(one && offset == first) {
+                return Ok((offset - 1, bytes));
+            }
+            bytes += more;
+        }
+        Ok((upto, bytes))
+    }
+}
+
+/// Bytes that the ids of a message count.
+const IDS: usize = 64;
+
+/// Bytes of a message as a pop counts them: its payload, its texts, and its ids.
+pub fn size(frame: &Frame<'_>) -> usize {
+    let texts = frame.transaction_id.map_or(0, str::len) + frame.producer.map_or(0, str::len);
+    frame.payload.len() + frame.headers.map_or(0, <[u8]>::len) + texts + IDS
 }
 
 /// The segment, from memory if it is there, else loaded.

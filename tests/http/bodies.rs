@@ -252,3 +252,27 @@ async fn clients_that_do_not_send_their_bodies_to_the_end_keep_no_more_than_the_
     assert_eq!(http.pop("uploads", "").await.len(), 1);
     http.signal(9);
 }
+
+#[tokio::test]
+async fn a_batch_that_is_larger_than_its_part_of_the_memory_comes_in_parts() {
+    let http = sidecar_with(&[("QUEEN_ANSWER_BUDGET_BYTES", &(16 * MIB).to_string())]).await;
+    http.sql()
+        .await
+        .execute(
+            "SELECT queen.push_batch((SELECT json_agg(json_build_object('queue', 'many', 'payload', n || repeat('x', 1000000)))
+                                        FROM generate_series(10, 39) n))",
+            &[],
+        )
+        .await
+        .unwrap();
+    let mut next = 10;
+    while next < 40 {
+        let popped = http.pop("many", "batch=30&autoAck=true&subscriptionMode=all&consumerGroup=g").await;
+        assert!((1..=6).contains(&popped.len()), "{} messages of a megabyte", popped.len());
+        for message in popped {
+            assert!(message["data"].as_str().unwrap().starts_with(&next.to_string()), "{next}");
+            next += 1;
+        }
+    }
+    assert_eq!(metric(&http, "queen_answers_refused_total").await, 0);
+}

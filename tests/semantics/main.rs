@@ -32,6 +32,7 @@ mod look;
 mod options;
 mod pause;
 mod pop;
+mod pop_bytes;
 mod process_once;
 mod push;
 mod push_refused;

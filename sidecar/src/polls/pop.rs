@@ -15,12 +15,12 @@ use std::fmt::Write;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
-/// A pop whose answer is too long for the memory that there is fails, and so claims nothing. The cast is what fails; its
-/// error tells how long the answer would be.
+/// A pop takes messages only as far as there is memory for. Where a single one is longer than that, it fails, and so claims
+/// nothing. The cast is what fails; its error tells how long the answer would be.
 macro_rules! unless_too_long {
     ($pop:literal) => {
         concat!(
-            "SELECT CASE WHEN octet_length(answer) <= $11 THEN answer \
+            "SELECT CASE WHEN octet_length(answer) <= $12 THEN answer \
              ELSE (octet_length(answer) || ' bytes are too many')::int::text END \
              FROM (SELECT ",
             $pop,
@@ -32,7 +32,7 @@ macro_rules! unless_too_long {
 const TOO_LONG: &str = " bytes are too many";
 
 const POP: Statement = Statement {
-    sql: unless_too_long!("queen.pop_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
+    sql: unless_too_long!("queen.pop_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -44,12 +44,13 @@ const POP: Statement = Statement {
         Type::TEXT,
         Type::TEXT,
         Type::BOOL,
+        Type::INT4,
         Type::INT4,
     ],
 };
 
 const POP_MATCHING: Statement = Statement {
-    sql: unless_too_long!("queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
+    sql: unless_too_long!("queen.pop_matching_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -61,6 +62,7 @@ const POP_MATCHING: Statement = Statement {
         Type::TEXT,
         Type::TEXT,
         Type::BOOL,
+        Type::INT4,
         Type::INT4,
     ],
 };
@@ -213,9 +215,9 @@ impl Wanted {
     /// # Errors
     /// As [`Database::call`], and [`Missed::TooLong`]; then nothing was claimed.
     pub async fn pop(&self, database: &Database, allowed: Allowance) -> Result<Popped, Missed> {
-        let batch = self.batch.min(allowed.messages);
+        let (batch, payload) = (self.batch.min(allowed.messages), allowed.payload());
         let pop_queue = async |queue: &String, partition: Option<&String>| {
-            let params: [Param<'_>; 11] = [
+            let params: [Param<'_>; 12] = [
                 queue,
                 &self.group,
                 &batch,
@@ -226,6 +228,7 @@ impl Wanted {
                 &self.mode,
                 &self.from,
                 &self.conflation,
+                &payload,
                 &allowed.text,
             ];
             database.call(self.tenant, POP, &params).await
@@ -234,7 +237,7 @@ impl Wanted {
             Target::Queue(queue) => pop_queue(queue, None).await,
             Target::Partition { queue, partition } => pop_queue(queue, Some(partition)).await,
             Target::Matching { namespace, task } => {
-                let params: [Param<'_>; 11] = [
+                let params: [Param<'_>; 12] = [
                     namespace,
                     task,
                     &self.group,
@@ -245,6 +248,7 @@ impl Wanted {
                     &self.mode,
                     &self.from,
                     &self.conflation,
+                    &payload,
                     &allowed.text,
                 ];
                 database.call(self.tenant, POP_MATCHING, &params).await
