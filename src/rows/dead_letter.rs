@@ -8,6 +8,7 @@ use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
 use queen_core::classify::Class;
+use queen_core::redact::payload_hash;
 use queen_core::segment::transaction_hash;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -37,7 +38,7 @@ pub struct Record {
     pub class: String,
     pub code: String,
     pub fingerprint: String,
-    /// None: the payload could not be opened.
+    /// None: the payload could not be opened; or, of a record that is being filed, its payload is stored as it was pushed.
     pub payload_hash: Option<String>,
     /// Deliveries of the message to the group.
     pub attempts: i32,
@@ -202,7 +203,7 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
     let at = |n: usize| -> Result<i64, pgrx::spi::Error> {
         Ok(row[n].value::<TimestampWithTimeZone>()?.map_or(0, i64::from))
     };
-    Ok(Record {
+    let mut record = Record {
         id: id(1)?.unwrap_or_default(),
         tenant: id(2)?.unwrap_or_default(),
         qid: row[3].value()?.unwrap_or_default(),
@@ -234,7 +235,11 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
         redaction: row[29].value()?.unwrap_or_default(),
         status: row[30].value()?.unwrap_or_default(),
         hops: row[31].value()?.unwrap_or_default(),
-    })
+    };
+    if record.payload_hash.is_none() && record.redaction == KEPT && !record.is_encrypted {
+        record.payload_hash = Some(payload_hash(&record.payload));
+    }
+    Ok(record)
 }
 
 fn select(rest: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> Vec<Record> {

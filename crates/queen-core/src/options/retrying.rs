@@ -2,6 +2,7 @@
 
 use super::QueueOptions;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cell::RefCell;
 
 /// How the pause after a failure grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,19 +62,25 @@ impl<'de> Deserialize<'de> for Jitter {
     }
 }
 
+#[derive(PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Policy {
+    retry_limit: i32,
+    retry_backoff: Backoff,
+    retry_delay: i32,
+    retry_max_delay: i32,
+    retry_jitter: Jitter,
+    max_elapsed_seconds: i32,
+    max_deliveries: i32,
+}
+
+thread_local! {
+    // The last one written: dead letters mostly come many from one queue.
+    static LAST: RefCell<Option<(Policy, String)>> = const { RefCell::new(None) };
+}
+
 /// How failures of a queue are retried, as a JSON object of the options that say so.
 pub(super) fn policy_json(options: &QueueOptions) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Policy {
-        retry_limit: i32,
-        retry_backoff: Backoff,
-        retry_delay: i32,
-        retry_max_delay: i32,
-        retry_jitter: Jitter,
-        max_elapsed_seconds: i32,
-        max_deliveries: i32,
-    }
     let policy = Policy {
         retry_limit: options.retry_limit,
         retry_backoff: options.retry_backoff,
@@ -83,6 +90,13 @@ pub(super) fn policy_json(options: &QueueOptions) -> String {
         max_elapsed_seconds: options.max_elapsed_seconds,
         max_deliveries: options.max_deliveries,
     };
-    // Numbers and words: it cannot fail.
-    serde_json::to_string(&policy).unwrap_or_default()
+    LAST.with_borrow_mut(|last| match last {
+        Some((of, json)) if *of == policy => json.clone(),
+        _ => {
+            // Numbers and words: it cannot fail.
+            let json = serde_json::to_string(&policy).unwrap_or_default();
+            *last = Some((policy, json.clone()));
+            json
+        }
+    })
 }
