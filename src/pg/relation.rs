@@ -43,7 +43,7 @@ static LAYOUTS: [Layout; 11] = [
             c"dead_letter_record_kind_idx",
         ],
     ),
-    layout(c"dlq_tally", &[c"dlq_tally_queue_idx"]),
+    layout(c"dlq_tally_filed", &[]),
 ];
 
 /// Forgets oids when pg_class changes: the extension may have been dropped and created again.
@@ -500,7 +500,7 @@ impl Tables {
         7 ready;
         8 dropped_duplicate;
         9 dead_letter_record;
-        10 dlq_tally;
+        10 dlq_tally_filed;
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Kinds {
 
 /// Counts a record that was just filed.
 pub fn count_filed(tables: &Tables, r: &Record, kind: u128) {
-    tables.dlq_tally().borrow_mut().insert(&[
+    tables.dlq_tally_filed().borrow_mut().insert(&[
         Value::Uuid(r.tenant),
         Value::Text(&r.queue),
         Value::Text(&r.group),
