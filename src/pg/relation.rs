@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::scan::{Engine, Key, Scan, Sight};
-use super::value::{Value, bytes_of, uuid_of};
+use super::value::{Room, Value, bytes_of, uuid_of};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
@@ -132,6 +132,9 @@ pub struct Table {
     others: Option<Vec<Index>>,
 }
 
+/// No table is wider.
+const MOST_COLUMNS: usize = 40;
+
 fn schema() -> Oid {
     // SAFETY: a catalog look-up by name; missing_ok.
     let oid = unsafe { pg_sys::get_namespace_oid(c"queen".as_ptr(), true) };
@@ -240,17 +243,18 @@ impl Table {
     /// Inserts a row; `tentative`: stops at a key of the first index that may be there already, and answers false.
     fn put(&mut self, row: &[Value<'_>], tentative: bool) -> (Tid, bool) {
         assert_eq!(row.len(), self.columns, "row and table differ in width");
-        let mut values = vec![Datum::null(); self.columns];
-        let mut nulls = vec![false; self.columns];
+        let mut values = [Datum::null(); MOST_COLUMNS];
+        let mut nulls = [false; MOST_COLUMNS];
+        let mut room = Room::of(row);
         for (i, v) in row.iter().enumerate() {
-            match v.datum() {
+            match room.datum(*v) {
                 Some(d) => values[i] = d,
                 None => nulls[i] = true,
             }
         }
         self.index_infos();
-        // SAFETY: values and nulls have the table's width and types in the order of its definition; the tuple is ours
-        // until freed; each index reads only columns of this table (no expressions).
+        // SAFETY: values and nulls have the table's width and types in the order of its definition, and what they point to
+        // lives to the end of this function; the tuple is ours until freed; each index reads only columns of this table (no expressions).
         unsafe {
             let tuple = pg_sys::heap_form_tuple((*self.rel).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
             let cid = pg_sys::GetCurrentCommandId(true);

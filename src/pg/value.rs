@@ -64,6 +64,62 @@ impl Value<'_> {
     }
 }
 
+/// Room for the values of a row that are by reference, so that a row is one allocation. Its datums live as long as it does.
+pub(super) struct Room {
+    // Words: a varlena and what follows it are aligned.
+    words: Vec<u64>,
+    used: usize,
+}
+
+/// Header of a varlena that is neither compressed nor short.
+const HEADER: usize = 4;
+/// The server's own limit: its header has 30 bits for the size.
+const LONGEST: usize = (1 << 30) - 1 - HEADER;
+
+impl Room {
+    /// Enough for this row.
+    pub fn of(row: &[Value<'_>]) -> Self {
+        let words = row.iter().map(|value| match value {
+            Value::Uuid(_) => 2,
+            Value::Text(s) => (HEADER + s.len()).div_ceil(8),
+            Value::Bytes(b) => (HEADER + b.len()).div_ceil(8),
+            _ => 0,
+        });
+        Self { words: vec![0; words.sum()], used: 0 }
+    }
+
+    /// The datum of one of the row's values; None for NULL.
+    pub fn datum(&mut self, value: Value<'_>) -> Option<Datum> {
+        match value {
+            Value::Uuid(id) => Some(self.put(&[], &id.to_be_bytes())),
+            Value::Text(s) => Some(self.varlena(s.as_bytes())),
+            Value::Bytes(b) => Some(self.varlena(b)),
+            other => other.datum(),
+        }
+    }
+
+    fn varlena(&mut self, bytes: &[u8]) -> Datum {
+        if bytes.len() > LONGEST {
+            pgrx::error!("a value of {} bytes is too long for a column", bytes.len());
+        }
+        // The two other bits of the size say that it is neither compressed nor short; where depends on the byte order.
+        let size = (HEADER + bytes.len()) as u32;
+        let header = if cfg!(target_endian = "big") { size & 0x3fff_ffff } else { size << 2 };
+        self.put(&header.to_ne_bytes(), bytes)
+    }
+
+    fn put(&mut self, header: &[u8], bytes: &[u8]) -> Datum {
+        let words = (header.len() + bytes.len()).div_ceil(8);
+        let place = &mut self.words[self.used..self.used + words];
+        self.used += words;
+        // SAFETY: any bytes are words; the slice is checked, and as long in bytes.
+        let place = unsafe { std::slice::from_raw_parts_mut(place.as_mut_ptr().cast::<u8>(), words * 8) };
+        place[..header.len()].copy_from_slice(header);
+        place[header.len()..header.len() + bytes.len()].copy_from_slice(bytes);
+        Datum::from(place.as_mut_ptr())
+    }
+}
+
 /// A varlena with a 4-byte header.
 fn varlena(bytes: &[u8]) -> Datum {
     // SAFETY: length + header bytes are allocated; callers keep values far below 1 GiB and palloc refuses more.

@@ -69,8 +69,10 @@ const COLUMNS: &str = "r.id, r.tenant, r.qid, r.queue, r.partition, r.partition_
 
 /// What the tally counts a record under.
 fn kind(r: &Record) -> u128 {
-    let mut named = r.tenant.to_be_bytes().to_vec();
-    for part in [&r.queue, &r.group, &r.class, &r.code, &r.fingerprint] {
+    let parts = [&r.queue, &r.group, &r.class, &r.code, &r.fingerprint];
+    let mut named = Vec::with_capacity(16 + parts.iter().map(|part| part.len() + 1).sum::<usize>());
+    named.extend_from_slice(&r.tenant.to_be_bytes());
+    for part in parts {
         named.extend_from_slice(part.as_bytes());
         named.push(0);
     }

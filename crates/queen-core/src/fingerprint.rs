@@ -21,13 +21,17 @@ pub fn normalize(text: &str) -> String {
     while let Some(c) = rest.chars().next()
         && out.len() < COUNTED_BYTES
     {
-        // Most words are short and have nothing to mask.
-        let plain = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        if (1..HEX_WORD).contains(&plain) && rest.as_bytes().get(plain).is_none_or(|&b| b.is_ascii() && !is_word(b.into())) {
+        // Most words are plain ASCII letters, with nothing to mask.
+        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let ends = |b: &u8| b.is_ascii() && !is_word(char::from(*b));
+        if (1..=LONG_WORD).contains(&letters)
+            && rest.as_bytes().get(letters).is_none_or(ends)
+            && (letters < HEX_WORD || !rest.as_bytes()[..letters].iter().all(u8::is_ascii_hexdigit))
+        {
             let from = out.len();
-            out.push_str(&rest[..plain]);
+            out.push_str(&rest[..letters]);
             out[from..].make_ascii_lowercase();
-            rest = &rest[plain..];
+            rest = &rest[letters..];
             after_word = true;
             continue;
         }
