@@ -4,7 +4,7 @@
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
+--   dead_letter_record, dlq_tally(_filed)      snapshots, and their count; depend on no other row
 --   dlq_event                                  what people did with dead letters and groups; only ever added to
 --   replay_plan ──< replay_item                which dead letters go back, and how far that is
 --   processed_message                          what consumers have done for good
@@ -130,7 +130,8 @@ CREATE TABLE queen.dead_letter_record (
     fingerprint     text COLLATE "C" NOT NULL,
     payload_hash    text,                  -- SHA-256 of the payload as pushed, where it is not stored like that and could be opened
     attempts        integer NOT NULL,
-    retry_policy    text NOT NULL,         -- JSON
+    retry_policy    text NOT NULL,         -- JSON array: retryLimit, retryBackoff, retryDelay, retryMaxDelay, retryJitter,
+                                           -- maxElapsedSeconds, maxDeliveries
     traceparent     text,
     redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
     status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded

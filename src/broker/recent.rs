@@ -71,9 +71,7 @@ pub fn remembered(pid: i64, base: i64, created_at: i64, offset: i64) -> Option<O
 /// Where the segment in memory begins that holds `offset`: a hint, which saves the look for it.
 pub fn base_of(pid: i64, offset: i64) -> Option<i64> {
     KEPT.with_borrow(|kept| {
-        kept.iter()
-            .find(|k| k.pid == pid && (k.base..k.base + k.frames.len() as i64).contains(&offset))
-            .map(|k| k.base)
+        kept.iter().find(|k| k.pid == pid && (k.base..k.base + k.frames.len() as i64).contains(&offset)).map(|k| k.base)
     })
 }
 

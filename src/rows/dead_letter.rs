@@ -8,6 +8,7 @@ use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
 use queen_core::classify::Class;
+use queen_core::options::retry_policy_json;
 use queen_core::redact::payload_hash;
 use queen_core::segment::transaction_hash;
 use xxhash_rust::xxh3::xxh3_128;
@@ -42,7 +43,7 @@ pub struct Record {
     pub payload_hash: Option<String>,
     /// Deliveries of the message to the group.
     pub attempts: i32,
-    /// JSON.
+    /// A JSON object; of a record that is being filed, what is stored for it.
     pub retry_policy: String,
     pub traceparent: Option<String>,
     pub redaction: String,
@@ -232,7 +233,7 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
         fingerprint: row[24].value()?.unwrap_or_default(),
         payload_hash: row[25].value()?,
         attempts: row[26].value()?.unwrap_or_default(),
-        retry_policy: row[27].value()?.unwrap_or_default(),
+        retry_policy: retry_policy_json(row[27].value()?.unwrap_or_default()),
         traceparent: row[28].value()?,
         redaction: row[29].value()?.unwrap_or_default(),
         status: row[30].value()?.unwrap_or_default(),
