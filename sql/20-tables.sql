@@ -139,8 +139,8 @@ CREATE TABLE queen.dead_letter_record (
     transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
     kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
     -- One record for each message of a group. An offset has one transaction id, so that its hash adds nothing to the key;
-    -- it makes the same index find all records of a message.
-    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, consumer_group, at_offset)
+    -- it makes the same index find all records of a message. What has a fixed width comes first: it is found sooner.
+    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, at_offset, consumer_group)
 ) USING heap;
 -- What is too long for its row is compressed while the ack waits: by the quicker method, where the server has it (from 14 on,
 -- as it was built). The other one can take longer than all the rest of the ack.

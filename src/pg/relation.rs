@@ -116,7 +116,20 @@ pub enum Lock {
 
 struct Index {
     rel: pg_sys::Relation,
+    /// NULL of an index of a layout: a B-tree does not ask for it.
     info: *mut pg_sys::IndexInfo,
+}
+
+impl Index {
+    /// Columns of the table that are its key, from 1, and whether it is unique.
+    fn key(&self) -> (&[i16], bool) {
+        // SAFETY: the index is open; its row in the catalog has as many columns as it says.
+        unsafe {
+            let row = (*self.rel).rd_index;
+            let columns = (*row).indnatts as usize;
+            (std::slice::from_raw_parts((*row).indkey.values.as_ptr(), columns), (*row).indisunique)
+        }
+    }
 }
 
 /// An open table; its indexes are opened when they are needed. Closed on drop; the table's lock stays until the
@@ -134,6 +147,8 @@ pub struct Table {
 
 /// No table is wider.
 const MOST_COLUMNS: usize = 40;
+/// No index is wider: INDEX_MAX_KEYS.
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
 fn schema() -> Oid {
     // SAFETY: a catalog look-up by name; missing_ok.
@@ -196,12 +211,6 @@ impl Table {
     fn index_infos(&mut self) {
         for n in 0..self.indexes.len() {
             self.index(n);
-            if let Some(index) = self.indexes[n].get_mut()
-                && index.info.is_null()
-            {
-                // SAFETY: the index is open.
-                index.info = unsafe { pg_sys::BuildIndexInfo(index.rel) };
-            }
         }
         if self.others.is_some() {
             return;
@@ -263,22 +272,21 @@ impl Table {
             let others = self.others.iter().flatten();
             for (n, index) in self.indexes.iter().filter_map(OnceCell::get).chain(others).enumerate() {
                 let first = tentative && n == 0;
-                let info = index.info;
-                let keys = (*info).ii_NumIndexAttrs as usize;
-                let mut key = [Datum::null(); 8];
-                let mut null = [false; 8];
-                for k in 0..keys {
-                    let column = (*info).ii_IndexAttrNumbers[k] as usize - 1;
-                    key[k] = values[column];
-                    null[k] = nulls[column];
+                let (columns, is_unique) = index.key();
+                let mut key = [Datum::null(); MOST_KEYS];
+                let mut null = [false; MOST_KEYS];
+                for (k, column) in columns.iter().enumerate() {
+                    key[k] = values[*column as usize - 1];
+                    null[k] = nulls[*column as usize - 1];
                 }
-                // The only partial index is on a column that must not be NULL.
-                if !(*info).ii_Predicate.is_null() && null[0] {
+                // The only partial index of a layout, which is the only one on a column that may be NULL, is for what is not.
+                let partial = index.info.is_null() || !(*index.info).ii_Predicate.is_null();
+                if partial && null[0] {
                     continue;
                 }
                 let unique = if first {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL
-                } else if (*info).ii_Unique {
+                } else if is_unique {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
                 } else {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
@@ -292,7 +300,7 @@ impl Table {
                     self.rel,
                     unique,
                     false,
-                    info,
+                    index.info,
                 );
                 if first && !new {
                     pg_sys::heap_freetuple(tuple);

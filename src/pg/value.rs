@@ -91,32 +91,45 @@ impl Room {
     /// The datum of one of the row's values; None for NULL.
     pub fn datum(&mut self, value: Value<'_>) -> Option<Datum> {
         match value {
-            Value::Uuid(id) => Some(self.put(&[], &id.to_be_bytes())),
+            Value::Uuid(id) => Some(self.uuid(id)),
             Value::Text(s) => Some(self.varlena(s.as_bytes())),
             Value::Bytes(b) => Some(self.varlena(b)),
             other => other.datum(),
         }
     }
 
+    #[inline]
     fn varlena(&mut self, bytes: &[u8]) -> Datum {
         if bytes.len() > LONGEST {
             pgrx::error!("a value of {} bytes is too long for a column", bytes.len());
         }
         // The two other bits of the size say that it is neither compressed nor short; where depends on the byte order.
         let size = (HEADER + bytes.len()) as u32;
-        let header = if cfg!(target_endian = "big") { size & 0x3fff_ffff } else { size << 2 };
-        self.put(&header.to_ne_bytes(), bytes)
+        let header = if cfg!(target_endian = "big") { size } else { size << 2 };
+        let place = self.take(HEADER + bytes.len());
+        // SAFETY: so many bytes are free there.
+        unsafe {
+            place.cast::<u32>().write(header);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(HEADER), bytes.len());
+        }
+        Datum::from(place)
     }
 
-    fn put(&mut self, header: &[u8], bytes: &[u8]) -> Datum {
-        let words = (header.len() + bytes.len()).div_ceil(8);
-        let place = &mut self.words[self.used..self.used + words];
+    #[inline]
+    fn uuid(&mut self, id: u128) -> Datum {
+        let place = self.take(16);
+        // SAFETY: so many bytes are free there, and words are not aligned as u128 is.
+        unsafe { place.cast::<u128>().write_unaligned(id.to_be()) };
+        Datum::from(place)
+    }
+
+    /// The next place for so many bytes.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> *mut u8 {
+        let words = bytes.div_ceil(8);
+        let place = self.words[self.used..self.used + words].as_mut_ptr();
         self.used += words;
-        // SAFETY: any bytes are words; the slice is checked, and as long in bytes.
-        let place = unsafe { std::slice::from_raw_parts_mut(place.as_mut_ptr().cast::<u8>(), words * 8) };
-        place[..header.len()].copy_from_slice(header);
-        place[header.len()..header.len() + bytes.len()].copy_from_slice(bytes);
-        Datum::from(place.as_mut_ptr())
+        place.cast()
     }
 }
 

@@ -87,8 +87,8 @@ fn is_filed(tables: &Tables, partition_id: u128, transaction_id: &str, group: &s
         let keys = [
             eq(1, Value::Uuid(partition_id)),
             eq(2, Value::Int8(transaction_hash(transaction_id) as i64)),
-            eq(3, Value::Text(group)),
-            eq(4, Value::Int8(offset)),
+            eq(3, Value::Int8(offset)),
+            eq(4, Value::Text(group)),
         ];
         let mut scan = table.scan(0, &keys, Sight::Everything);
         if scan.forward().is_none() {
