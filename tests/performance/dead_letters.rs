@@ -128,6 +128,17 @@ impl Failing {
     }
 }
 
+impl Failing {
+    /// CPU time of an ack in the cheapest of three goes: what else the machine does only ever adds to it.
+    async fn least(&self) -> f64 {
+        let mut least = f64::INFINITY;
+        for _ in 0..3 {
+            least = least.min(self.nack().await.0);
+        }
+        least
+    }
+}
+
 #[tokio::test]
 async fn filing_a_dead_letter_costs_little_more_than_a_failed_ack() {
     const FAILED: &str =
@@ -143,6 +154,6 @@ async fn filing_a_dead_letter_costs_little_more_than_a_failed_ack() {
     let mut report = Report::default();
     // What the consumer waits for, its commit not even being flushed to disk; and the server's CPU time alone.
     report.compare("dlq/filing one, waited", 1.5, &failed, &dead, async |s: &Failing| s.nack().await.1).await;
-    report.compare("dlq/filing one, CPU", 1.5, &failed, &dead, async |s: &Failing| s.nack().await.0).await;
+    report.compare("dlq/filing one, CPU", 1.5, &failed, &dead, async |s: &Failing| s.least().await).await;
     report.end();
 }
