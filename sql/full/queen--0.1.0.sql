@@ -438,7 +438,7 @@ COMMENT ON COLUMN queen.frame.is_encrypted IS 'Whether the payload is stored enc
 --     │           └───────< transaction_id     where an explicit transaction id is stored
 --     └──< subscription ──< cursor             how far a consumer group is, and its lease
 --                    └────< ready              which partitions a group should look at, and when
---   dead_letter_record, dlq_tally              snapshots, and their count; depend on no other row
+--   dead_letter_record, dlq_tally(_filed)      snapshots, and their count; depend on no other row
 --   dlq_event                                  what people did with dead letters and groups; only ever added to
 --   replay_plan ──< replay_item                which dead letters go back, and how far that is
 --   processed_message                          what consumers have done for good
@@ -562,9 +562,10 @@ CREATE TABLE queen.dead_letter_record (
     failure_class   text COLLATE "C" NOT NULL,
     error_code      text COLLATE "C" NOT NULL,         -- '' for none
     fingerprint     text COLLATE "C" NOT NULL,
-    payload_hash    text,                  -- SHA-256 of the payload as pushed; NULL when it could not be opened
+    payload_hash    text,                  -- SHA-256 of the payload as pushed, where it is not stored like that and could be opened
     attempts        integer NOT NULL,
-    retry_policy    text NOT NULL,         -- JSON
+    retry_policy    text NOT NULL,         -- JSON array: retryLimit, retryBackoff, retryDelay, retryMaxDelay, retryJitter,
+                                           -- maxElapsedSeconds, maxDeliveries
     traceparent     text,
     redaction       text NOT NULL,         -- none | redacted | encrypted: of payload, headers, error and reason
     status          text COLLATE "C" NOT NULL,         -- pending | approved | replayed | discarded
@@ -572,9 +573,20 @@ CREATE TABLE queen.dead_letter_record (
     transaction_hash bigint NOT NULL,      -- xxh3 of transaction_id, which may be longer than an index entry
     kind            uuid NOT NULL,         -- hash of tenant, queue, group, class, code, fingerprint: never changes
     -- One record for each message of a group. An offset has one transaction id, so that its hash adds nothing to the key;
-    -- it makes the same index find all records of a message.
-    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, consumer_group, at_offset)
+    -- it makes the same index find all records of a message. What has a fixed width comes first: it is found sooner.
+    CONSTRAINT dead_letter_record_message_key UNIQUE (partition_id, transaction_hash, at_offset, consumer_group)
 ) USING heap;
+-- What is too long for its row is compressed while the ack waits: by the quicker method, where the server has it (from 14 on,
+-- as it was built). The other one can take longer than all the rest of the ack.
+DO $$
+DECLARE c text;
+BEGIN
+  FOREACH c IN ARRAY ARRAY['payload', 'headers', 'error'] LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE queen.dead_letter_record ALTER COLUMN %I SET COMPRESSION lz4', c);
+  END LOOP;
+EXCEPTION WHEN syntax_error OR feature_not_supported THEN
+  NULL;
+END $$;
 CREATE INDEX dead_letter_record_failed_at_idx ON queen.dead_letter_record (tenant, failed_at, id);
 -- Every filter of a list names some kinds (dlq_tally knows which there are): each is read from its newest record on.
 CREATE INDEX dead_letter_record_kind_idx ON queen.dead_letter_record (kind, status, failed_at, id);
@@ -597,6 +609,8 @@ CREATE TABLE queen.dlq_tally (
     again          bigint NOT NULL DEFAULT 0 -- of the records made, those of messages that had been replayed before
 ) USING heap;
 CREATE INDEX dlq_tally_queue_idx ON queen.dlq_tally (tenant, queue);
+-- What filing adds, which who reads dlq_tally reads with it: an ack does not pay for an index of rows that are soon folded.
+CREATE TABLE queen.dlq_tally_filed () INHERITS (queen.dlq_tally) USING heap;
 
 CREATE FUNCTION queen.dlq_tally_change() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -782,6 +796,8 @@ ALTER TABLE queen.trimmed SET (vacuum_truncate = off);
 ALTER TABLE queen.dropped_duplicate SET (vacuum_truncate = off);
 ALTER TABLE queen.dlq_tally SET (vacuum_truncate = off,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE queen.dlq_tally_filed SET (vacuum_truncate = off,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 ALTER TABLE queen.dlq_event SET (vacuum_truncate = off);
 ALTER TABLE queen.replay_plan SET (vacuum_truncate = off);
 ALTER TABLE queen.replay_item SET (vacuum_truncate = off);
@@ -795,6 +811,7 @@ ALTER TABLE queen.transaction_id REPLICA IDENTITY FULL;
 ALTER TABLE queen.ready REPLICA IDENTITY FULL;
 ALTER TABLE queen.dropped_duplicate REPLICA IDENTITY FULL;
 ALTER TABLE queen.dlq_tally REPLICA IDENTITY FULL;
+ALTER TABLE queen.dlq_tally_filed REPLICA IDENTITY FULL;
 ALTER TABLE queen.trace_name REPLICA IDENTITY FULL;
 
 -- pg_dump takes the data with it.
@@ -802,8 +819,8 @@ DO $$
 DECLARE t text;
 BEGIN
   FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor',
-                           'ready', 'dead_letter_record', 'dlq_tally', 'dropped_duplicate', 'trace', 'trace_name',
-                           'dlq_event', 'replay_plan', 'replay_item', 'processed_message', 'dlq_event_seq_seq',
+                           'ready', 'dead_letter_record', 'dlq_tally', 'dlq_tally_filed', 'dropped_duplicate', 'trace',
+                           'trace_name', 'dlq_event', 'replay_plan', 'replay_item', 'processed_message', 'dlq_event_seq_seq',
                            'queue_qid_seq', 'partition_pid_seq', 'subscription_gid_seq']
   LOOP
     PERFORM pg_catalog.pg_extension_config_dump(('queen.' || t)::pg_catalog.regclass, '');

@@ -22,7 +22,7 @@ use queen_core::classify::{Class, Rules, Stated, classify};
 use queen_core::headers::{self, Headers};
 use queen_core::options::{Evidence, QueueOptions};
 use queen_core::redact::{Allow, payload_hash, redact};
-use queen_core::segment::Frame;
+use queen_core::segment::{Frame, OwnedFrame};
 use queen_core::{fingerprint::fingerprint, id, mask, names};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -76,8 +76,31 @@ pub fn compiled(options: &QueueOptions) -> Option<Rc<(Rules, Allow)>> {
     })
 }
 
+/// A message that a dead letter is made of.
+pub struct Found {
+    pub frame: OwnedFrame,
+    /// When its segment was stored, server microseconds.
+    pub stored_at: i64,
+}
+
+/// The message at `offset`; an error when it is gone, or damaged.
+fn find(tables: &Tables, pid: i64, offset: i64) -> Result<Found> {
+    let gone = || {
+        let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
+        error(ErrorKind::CorruptSegment, what)
+    };
+    let head = segment::at_or_before(tables, pid, offset).filter(|h| h.end >= offset).ok_or_else(gone)?;
+    // Mostly this backend has just delivered it.
+    let frame = match recent::remembered(pid, head.base, head.created_at, offset) {
+        Some(frame) => frame,
+        None => segment::holding(tables, pid, offset).ok_or_else(gone)?.frame(offset)?,
+    };
+    Ok(Found { frame, stored_at: head.created_at })
+}
+
 /// Files a dead letter of `group`, whose cursor of the partition the caller holds. One message of one group makes one
 /// record: filing it again keeps the first, and forwards nothing. Where the queue's groups pause themselves, it is counted.
+/// `found`: the message, where the caller has it already.
 ///
 /// # Errors
 /// `CorruptSegment`: the message is gone from the log, or damaged there.
@@ -87,20 +110,15 @@ pub fn file(
     partition: &Partition,
     group: &Subscription,
     failure: &Failure<'_>,
+    found: Option<Found>,
 ) -> Result<()> {
     commit::settled();
     let offset = failure.offset;
-    let gone = || {
-        let what = format!("the message at offset {offset} cannot be dead-lettered: its segment is gone");
-        error(ErrorKind::CorruptSegment, what)
+    let found = match found {
+        Some(found) => found,
+        None => find(tables, partition.pid, offset)?,
     };
-    let head = segment::at_or_before(tables, partition.pid, offset).filter(|h| h.end >= offset).ok_or_else(gone)?;
-    // Mostly this backend has just delivered it.
-    let frame = match recent::remembered(partition.pid, &head, offset) {
-        Some(frame) => frame,
-        None => segment::holding(tables, partition.pid, offset).ok_or_else(gone)?.frame(offset)?,
-    };
-    let frame = frame.as_frame();
+    let frame = found.frame.as_frame();
     let compiled = compiled(&queue.options);
     let nothing = Allow::default();
     let allow = compiled.as_ref().map_or(&nothing, |c| &c.1);
@@ -128,14 +146,19 @@ pub fn file(
         trace_id: frame.trace_id,
         producer: frame.producer.map(str::to_owned),
         retry_count: failure.retries,
-        enqueued_at: head.created_at,
+        enqueued_at: found.stored_at,
         first_failed_at: failure.first_failed_at,
         failed_at: failure.now,
         is_encrypted: evidence.sealed,
         class: class.as_str().to_owned(),
         fingerprint: fingerprint(&error, &code),
         code,
-        payload_hash: evidence.plain.as_deref().map(|plain| payload_hash(plain.as_bytes())),
+        // Of a payload that is stored as it was pushed whoever reads it computes it.
+        payload_hash: evidence
+            .plain
+            .as_deref()
+            .filter(|_| evidence.sealed || evidence.masks())
+            .map(|plain| payload_hash(plain.as_bytes())),
         attempts: failure.attempts,
         retry_policy: queue.options.retry_policy(),
         traceparent: header(headers::TRACEPARENT).map(|value| names::cut(&value, 256)),

@@ -104,10 +104,17 @@ pub fn piece(pid: i64, head: Head, load: impl FnOnce() -> Stored) -> Piece {
 }
 
 /// The message at `offset` of a segment that is in memory, and not if it has to be loaded.
-pub fn remembered(pid: i64, head: &Head, offset: i64) -> Option<OwnedFrame> {
+pub fn remembered(pid: i64, base: i64, created_at: i64, offset: i64) -> Option<OwnedFrame> {
     KEPT.with_borrow(|kept| {
-        let known = kept.iter().find(|k| k.pid == pid && k.base == head.base && k.created_at == head.created_at)?;
-        known.frames.get(usize::try_from(offset - head.base).ok()?).cloned()
+        let known = kept.iter().find(|k| k.pid == pid && k.base == base && k.created_at == created_at)?;
+        known.frames.get(usize::try_from(offset - base).ok()?).cloned()
+    })
+}
+
+/// Where the segment in memory begins that holds `offset`: a hint, which saves the look for it.
+pub fn base_of(pid: i64, offset: i64) -> Option<i64> {
+    KEPT.with_borrow(|kept| {
+        kept.iter().find(|k| k.pid == pid && (k.base..k.base + k.frames.len() as i64).contains(&offset)).map(|k| k.base)
     })
 }
 

@@ -2,9 +2,9 @@
 //! the dead letter in the same transaction.
 
 use crate::broker::claim::hint_rest;
-use crate::broker::dead::{self, Failure};
-use crate::broker::lookup;
-use crate::error::Result;
+use crate::broker::dead::{self, Failure, Found};
+use crate::broker::{lookup, recent};
+use crate::error::{Error, Result};
 use crate::pg::relation::Tables;
 use crate::pg::{clock, commit};
 use crate::rows::cursor::{self, Cursor, Taken};
@@ -72,13 +72,19 @@ pub fn acks(
     let lane = Lane { tables, queue: &queue, partition: &partition, group: &group };
     // A lease that is not the live one settles nothing: no need to look anything up.
     let dead = lease.is_some_and(|l| cursor.live_lease(clock::now()).is_none_or(|live| live.id != l));
-    let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, acks)? };
+    let (after, end) = match &cursor.lease {
+        Some(leased) if !dead => (delivered_after(&cursor, &group), leased.batch_end),
+        _ => (cursor.committed, cursor.committed),
+    };
+    let stored = span_segments(tables, partition.pid, after, end)?;
+    let span = Span::new(&stored, after, end, acks.len())?;
+    let places = if dead { vec![Place::Nowhere; acks.len()] } else { lane.resolve(&cursor, &span, acks)? };
     let failed = acks.iter().any(|ack| ack.status == Status::Failed);
     let compiled = if failed { dead::compiled(&queue.options) } else { None };
     let rules = compiled.as_ref().map(|compiled| &compiled.0);
     let items: Vec<Item> =
         places.into_iter().zip(acks).map(|(place, ack)| Item { place, status: ack.effective_status(rules) }).collect();
-    lane.settle(cursor, lease, &items, |offset| {
+    lane.settle(cursor, lease, &items, Some(&span), |offset| {
         // The signal's own error, else the first one given, as the wire does.
         let at = items.iter().position(|i| i.place == Place::At(offset) && i.status != Status::Completed);
         let own = at.and_then(|i| acks.get(i));
@@ -123,7 +129,7 @@ pub fn whole_lease(tables: &Tables, tenant: u128, lease: u128) -> Result<i64> {
         completed += end - held.cursor.committed;
         let lane = Lane { tables, queue: &held.queue, partition: &held.partition, group: &held.group };
         let item = Item { place: Place::At(end), status: Status::Completed };
-        lane.settle(held.cursor, Some(lease), &[item], |_| Why::default())?;
+        lane.settle(held.cursor, Some(lease), &[item], None, |_| Why::default())?;
     }
     Ok(completed)
 }
@@ -188,6 +194,7 @@ impl Lane<'_> {
         mut cursor: Cursor,
         lease: Option<u128>,
         items: &[Item],
+        span: Option<&Span<'_>>,
         why: impl Fn(i64) -> Why,
     ) -> Result<Vec<Verdict>> {
         let now = clock::now();
@@ -219,7 +226,8 @@ impl Lane<'_> {
                 first_failed_at: failing_since,
                 now,
             };
-            dead::file(self.tables, self.queue, self.partition, self.group, &failure)?;
+            let found = span.map(|span| span.message(offset)).transpose()?.flatten();
+            dead::file(self.tables, self.queue, self.partition, self.group, &failure, found)?;
         }
         cursor.failing_since = (next.retries > 0).then_some(failing_since);
         cursor.committed = next.committed;
@@ -248,11 +256,8 @@ impl Lane<'_> {
     }
 
     /// Offsets of the acked ids: inside the leased span first; then, below the cursor, for an honest answer.
-    fn resolve(&self, cursor: &Cursor, acks: &[Ack<'_>]) -> Result<Vec<Place>> {
-        let end = cursor.lease.as_ref().map_or(cursor.committed, |lease| lease.batch_end);
-        let after = delivered_after(cursor, self.group);
-        let stored = span_segments(self.tables, self.partition.pid, after, end)?;
-        let span = Span::new(&stored, after, end, acks.len())?;
+    fn resolve(&self, cursor: &Cursor, span: &Span<'_>, acks: &[Ack<'_>]) -> Result<Vec<Place>> {
+        let after = span.committed;
         acks.iter()
             .map(|ack| {
                 if let Some(offset) = span.find(ack.transaction_id)? {
@@ -337,13 +342,31 @@ impl<'s> Span<'s> {
         Ok(None)
     }
 
+    /// The segment that holds `offset`.
+    fn at(&self, offset: i64) -> Option<&(i64, &'s Stored, Segment<'s>, OnceCell<Opened<'s>>)> {
+        self.segments.iter().find(|(_, s, _, _)| (s.base..=s.end()).contains(&offset))
+    }
+
+    /// The message at `offset`, and when it was stored; None where the span has no such segment. What was decompressed to
+    /// find it is not decompressed again.
+    fn message(&self, offset: i64) -> Result<Option<Found>> {
+        let Some((base, stored, _, cell)) = self.at(offset) else { return Ok(None) };
+        let frame = match cell.get() {
+            Some(opened) => {
+                let frame = opened.frame((offset - base) as usize);
+                frame.map_err(|e| stored.damaged(&e.to_string(), e.kind()))?.to_owned_frame()
+            }
+            None => match recent::remembered(stored.pid, *base, stored.created_at, offset) {
+                Some(frame) => frame,
+                None => stored.frame(offset)?,
+            },
+        };
+        Ok(Some(Found { frame, stored_at: stored.created_at }))
+    }
+
     /// Whether the frame at `offset` really has this transaction id: the hash only says that it may.
     fn confirm(&self, offset: i64, wanted: &str) -> Result<bool> {
-        let Some((base, stored, segment, cell)) =
-            self.segments.iter().find(|(_, s, _, _)| (s.base..=s.end()).contains(&offset))
-        else {
-            return Ok(false);
-        };
+        let Some((base, stored, segment, cell)) = self.at(offset) else { return Ok(false) };
         let opened = match cell.get() {
             Some(opened) => opened,
             None => {
@@ -385,11 +408,23 @@ fn span_segments(tables: &Tables, pid: i64, committed: i64, end: i64) -> Result<
     if end > committed {
         // Retention may have removed the front of a leased batch.
         let from = committed.max(segment::trimmed(tables, pid)) + 1;
-        segment::walk(tables, pid, from, end, |segment| {
-            let more = segment.end() < end;
-            stored.push(segment);
-            Ok(more)
-        })?;
+        let mut walk = |start| {
+            stored.clear();
+            segment::walk(tables, pid, start, end, |segment| {
+                let more = segment.end() < end;
+                stored.push(segment);
+                Ok(more)
+            })?;
+            Ok::<_, Error>(stored.last().is_some_and(|last| last.end() >= from))
+        };
+        // A hint may be of a segment that is there no more, or never was: its transaction was rolled back.
+        let hinted = match recent::base_of(pid, from) {
+            Some(base) => walk(base)?,
+            None => false,
+        };
+        if !hinted {
+            walk(from)?;
+        }
     }
     Ok(stored)
 }

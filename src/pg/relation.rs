@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::scan::{Engine, Key, Scan, Sight};
-use super::value::{Value, bytes_of, uuid_of};
+use super::value::{Room, Value, bytes_of, uuid_of};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
@@ -43,7 +43,7 @@ static LAYOUTS: [Layout; 11] = [
             c"dead_letter_record_kind_idx",
         ],
     ),
-    layout(c"dlq_tally", &[c"dlq_tally_queue_idx"]),
+    layout(c"dlq_tally_filed", &[]),
 ];
 
 /// Forgets oids when pg_class changes: the extension may have been dropped and created again.
@@ -116,7 +116,20 @@ pub enum Lock {
 
 struct Index {
     rel: pg_sys::Relation,
+    /// NULL of an index of a layout: a B-tree does not ask for it.
     info: *mut pg_sys::IndexInfo,
+}
+
+impl Index {
+    /// Columns of the table that are its key, from 1, and whether it is unique.
+    fn key(&self) -> (&[i16], bool) {
+        // SAFETY: the index is open; its row in the catalog has as many columns as it says.
+        unsafe {
+            let row = (*self.rel).rd_index;
+            let columns = (*row).indnatts as usize;
+            (std::slice::from_raw_parts((*row).indkey.values.as_ptr(), columns), (*row).indisunique)
+        }
+    }
 }
 
 /// An open table; its indexes are opened when they are needed. Closed on drop; the table's lock stays until the
@@ -131,6 +144,11 @@ pub struct Table {
     /// Indexes that are not in the layout: one that is being rebuilt beside its successor, or that somebody has added.
     others: Option<Vec<Index>>,
 }
+
+/// No table is wider.
+const MOST_COLUMNS: usize = 40;
+/// No index is wider: INDEX_MAX_KEYS.
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
 fn schema() -> Oid {
     // SAFETY: a catalog look-up by name; missing_ok.
@@ -193,12 +211,6 @@ impl Table {
     fn index_infos(&mut self) {
         for n in 0..self.indexes.len() {
             self.index(n);
-            if let Some(index) = self.indexes[n].get_mut()
-                && index.info.is_null()
-            {
-                // SAFETY: the index is open.
-                index.info = unsafe { pg_sys::BuildIndexInfo(index.rel) };
-            }
         }
         if self.others.is_some() {
             return;
@@ -240,17 +252,18 @@ impl Table {
     /// Inserts a row; `tentative`: stops at a key of the first index that may be there already, and answers false.
     fn put(&mut self, row: &[Value<'_>], tentative: bool) -> (Tid, bool) {
         assert_eq!(row.len(), self.columns, "row and table differ in width");
-        let mut values = vec![Datum::null(); self.columns];
-        let mut nulls = vec![false; self.columns];
+        let mut values = [Datum::null(); MOST_COLUMNS];
+        let mut nulls = [false; MOST_COLUMNS];
+        let mut room = Room::of(row);
         for (i, v) in row.iter().enumerate() {
-            match v.datum() {
+            match room.datum(*v) {
                 Some(d) => values[i] = d,
                 None => nulls[i] = true,
             }
         }
         self.index_infos();
-        // SAFETY: values and nulls have the table's width and types in the order of its definition; the tuple is ours
-        // until freed; each index reads only columns of this table (no expressions).
+        // SAFETY: values and nulls have the table's width and types in the order of its definition, and what they point to
+        // lives to the end of this function; the tuple is ours until freed; each index reads only columns of this table (no expressions).
         unsafe {
             let tuple = pg_sys::heap_form_tuple((*self.rel).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
             let cid = pg_sys::GetCurrentCommandId(true);
@@ -259,22 +272,21 @@ impl Table {
             let others = self.others.iter().flatten();
             for (n, index) in self.indexes.iter().filter_map(OnceCell::get).chain(others).enumerate() {
                 let first = tentative && n == 0;
-                let info = index.info;
-                let keys = (*info).ii_NumIndexAttrs as usize;
-                let mut key = [Datum::null(); 8];
-                let mut null = [false; 8];
-                for k in 0..keys {
-                    let column = (*info).ii_IndexAttrNumbers[k] as usize - 1;
-                    key[k] = values[column];
-                    null[k] = nulls[column];
+                let (columns, is_unique) = index.key();
+                let mut key = [Datum::null(); MOST_KEYS];
+                let mut null = [false; MOST_KEYS];
+                for (k, column) in columns.iter().enumerate() {
+                    key[k] = values[*column as usize - 1];
+                    null[k] = nulls[*column as usize - 1];
                 }
-                // The only partial index is on a column that must not be NULL.
-                if !(*info).ii_Predicate.is_null() && null[0] {
+                // The only partial index of a layout, which is the only one on a column that may be NULL, is for what is not.
+                let partial = index.info.is_null() || !(*index.info).ii_Predicate.is_null();
+                if partial && null[0] {
                     continue;
                 }
                 let unique = if first {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL
-                } else if (*info).ii_Unique {
+                } else if is_unique {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
                 } else {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
@@ -288,7 +300,7 @@ impl Table {
                     self.rel,
                     unique,
                     false,
-                    info,
+                    index.info,
                 );
                 if first && !new {
                     pg_sys::heap_freetuple(tuple);
@@ -507,7 +519,7 @@ impl Tables {
         7 ready;
         8 dropped_duplicate;
         9 dead_letter_record;
-        10 dlq_tally;
+        10 dlq_tally_filed;
     }
 }
 

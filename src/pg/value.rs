@@ -64,6 +64,75 @@ impl Value<'_> {
     }
 }
 
+/// Room for the values of a row that are by reference, so that a row is one allocation. Its datums live as long as it does.
+pub(super) struct Room {
+    // Words: a varlena and what follows it are aligned.
+    words: Vec<u64>,
+    used: usize,
+}
+
+/// Header of a varlena that is neither compressed nor short.
+const HEADER: usize = 4;
+/// The server's own limit: its header has 30 bits for the size.
+const LONGEST: usize = (1 << 30) - 1 - HEADER;
+
+impl Room {
+    /// Enough for this row.
+    pub fn of(row: &[Value<'_>]) -> Self {
+        let words = row.iter().map(|value| match value {
+            Value::Uuid(_) => 2,
+            Value::Text(s) => (HEADER + s.len()).div_ceil(8),
+            Value::Bytes(b) => (HEADER + b.len()).div_ceil(8),
+            _ => 0,
+        });
+        Self { words: vec![0; words.sum()], used: 0 }
+    }
+
+    /// The datum of one of the row's values; None for NULL.
+    pub fn datum(&mut self, value: Value<'_>) -> Option<Datum> {
+        match value {
+            Value::Uuid(id) => Some(self.uuid(id)),
+            Value::Text(s) => Some(self.varlena(s.as_bytes())),
+            Value::Bytes(b) => Some(self.varlena(b)),
+            other => other.datum(),
+        }
+    }
+
+    #[inline]
+    fn varlena(&mut self, bytes: &[u8]) -> Datum {
+        if bytes.len() > LONGEST {
+            pgrx::error!("a value of {} bytes is too long for a column", bytes.len());
+        }
+        // The two other bits of the size say that it is neither compressed nor short; where depends on the byte order.
+        let size = (HEADER + bytes.len()) as u32;
+        let header = if cfg!(target_endian = "big") { size } else { size << 2 };
+        let place = self.take(HEADER + bytes.len());
+        // SAFETY: so many bytes are free there.
+        unsafe {
+            place.cast::<u32>().write(header);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(HEADER), bytes.len());
+        }
+        Datum::from(place)
+    }
+
+    #[inline]
+    fn uuid(&mut self, id: u128) -> Datum {
+        let place = self.take(16);
+        // SAFETY: so many bytes are free there, and words are not aligned as u128 is.
+        unsafe { place.cast::<u128>().write_unaligned(id.to_be()) };
+        Datum::from(place)
+    }
+
+    /// The next place for so many bytes.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> *mut u8 {
+        let words = bytes.div_ceil(8);
+        let place = self.words[self.used..self.used + words].as_mut_ptr();
+        self.used += words;
+        place.cast()
+    }
+}
+
 /// A varlena with a 4-byte header.
 fn varlena(bytes: &[u8]) -> Datum {
     // SAFETY: length + header bytes are allocated; callers keep values far below 1 GiB and palloc refuses more.

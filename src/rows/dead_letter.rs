@@ -8,6 +8,8 @@ use crate::rows::dlq_tally::{self, Filter};
 use pgrx::datum::{TimestampWithTimeZone, Uuid};
 use pgrx::spi::SpiHeapTupleData;
 use queen_core::classify::Class;
+use queen_core::options::retry_policy_json;
+use queen_core::redact::payload_hash;
 use queen_core::segment::transaction_hash;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -37,11 +39,11 @@ pub struct Record {
     pub class: String,
     pub code: String,
     pub fingerprint: String,
-    /// None: the payload could not be opened.
+    /// None: the payload could not be opened; or, of a record that is being filed, its payload is stored as it was pushed.
     pub payload_hash: Option<String>,
     /// Deliveries of the message to the group.
     pub attempts: i32,
-    /// JSON.
+    /// A JSON object; of a record that is being filed, what is stored for it.
     pub retry_policy: String,
     pub traceparent: Option<String>,
     pub redaction: String,
@@ -68,8 +70,10 @@ const COLUMNS: &str = "r.id, r.tenant, r.qid, r.queue, r.partition, r.partition_
 
 /// What the tally counts a record under.
 fn kind(r: &Record) -> u128 {
-    let mut named = r.tenant.to_be_bytes().to_vec();
-    for part in [&r.queue, &r.group, &r.class, &r.code, &r.fingerprint] {
+    let parts = [&r.queue, &r.group, &r.class, &r.code, &r.fingerprint];
+    let mut named = Vec::with_capacity(16 + parts.iter().map(|part| part.len() + 1).sum::<usize>());
+    named.extend_from_slice(&r.tenant.to_be_bytes());
+    for part in parts {
         named.extend_from_slice(part.as_bytes());
         named.push(0);
     }
@@ -83,8 +87,8 @@ fn is_filed(tables: &Tables, partition_id: u128, transaction_id: &str, group: &s
         let keys = [
             eq(1, Value::Uuid(partition_id)),
             eq(2, Value::Int8(transaction_hash(transaction_id) as i64)),
-            eq(3, Value::Text(group)),
-            eq(4, Value::Int8(offset)),
+            eq(3, Value::Int8(offset)),
+            eq(4, Value::Text(group)),
         ];
         let mut scan = table.scan(0, &keys, Sight::Everything);
         if scan.forward().is_none() {
@@ -202,7 +206,7 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
     let at = |n: usize| -> Result<i64, pgrx::spi::Error> {
         Ok(row[n].value::<TimestampWithTimeZone>()?.map_or(0, i64::from))
     };
-    Ok(Record {
+    let mut record = Record {
         id: id(1)?.unwrap_or_default(),
         tenant: id(2)?.unwrap_or_default(),
         qid: row[3].value()?.unwrap_or_default(),
@@ -229,12 +233,16 @@ fn read(row: &SpiHeapTupleData<'_>) -> Result<Record, pgrx::spi::Error> {
         fingerprint: row[24].value()?.unwrap_or_default(),
         payload_hash: row[25].value()?,
         attempts: row[26].value()?.unwrap_or_default(),
-        retry_policy: row[27].value()?.unwrap_or_default(),
+        retry_policy: retry_policy_json(row[27].value()?.unwrap_or_default()),
         traceparent: row[28].value()?,
         redaction: row[29].value()?.unwrap_or_default(),
         status: row[30].value()?.unwrap_or_default(),
         hops: row[31].value()?.unwrap_or_default(),
-    })
+    };
+    if record.payload_hash.is_none() && record.redaction == KEPT && !record.is_encrypted {
+        record.payload_hash = Some(payload_hash(&record.payload));
+    }
+    Ok(record)
 }
 
 fn select(rest: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> Vec<Record> {

@@ -59,7 +59,7 @@ pub struct Kinds {
 
 /// Counts a record that was just filed.
 pub fn count_filed(tables: &Tables, r: &Record, kind: u128) {
-    tables.dlq_tally().borrow_mut().insert(&[
+    tables.dlq_tally_filed().borrow_mut().insert(&[
         Value::Uuid(r.tenant),
         Value::Text(&r.queue),
         Value::Text(&r.group),
@@ -116,11 +116,21 @@ pub fn kinds(tenant: u128, filter: &Filter<'_>) -> Kinds {
     kinds
 }
 
-/// Folds after a reader has met more rows than it needed to.
+/// Folds after a reader has met more rows than it needed to: of its tenant, or of whatever tenant among those that filing
+/// has added, which have no index.
 fn fold_if_loose(rows: i64, groups: i64) {
-    if rows > 2 * groups + LOOSE_ROWS && commit::may_tidy() {
+    if commit::may_tidy() && (rows > 2 * groups + LOOSE_ROWS || many_filed()) {
         fold();
     }
+}
+
+fn many_filed() -> bool {
+    spi::read_as_owner(|client| {
+        client
+            .select("SELECT FROM queen.dlq_tally_filed OFFSET $1 LIMIT 1", None, &[LOOSE_ROWS.into()])
+            .map(|rows| !rows.is_empty())
+    })
+    .unwrap_or_else(|e| pgrx::error!("reading the tally of dead letters: {e}"))
 }
 
 /// Folds the rows of each kind, status and minute into one; minutes older than an hour into one without. One at a time:

@@ -44,6 +44,7 @@ async fn a_restored_database_goes_on_where_the_dumped_one_was() {
         "trace",
         "trace_name",
         "dlq_tally",
+        "dlq_tally_filed",
     ] {
         let sql = format!("SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM queen.{table} t");
         assert_eq!(a.rows(&sql).await, b.rows(&sql).await, "queen.{table}");

@@ -128,18 +128,32 @@ impl Failing {
     }
 }
 
+impl Failing {
+    /// CPU time of an ack in the cheapest of three goes: what else the machine does only ever adds to it.
+    async fn least(&self) -> f64 {
+        let mut least = f64::INFINITY;
+        for _ in 0..3 {
+            least = least.min(self.nack().await.0);
+        }
+        least
+    }
+}
+
 #[tokio::test]
 async fn filing_a_dead_letter_costs_little_more_than_a_failed_ack() {
     const FAILED: &str =
         "SELECT success FROM queen.ack($1, $2, 'failed', 'g', $3, 'the payment service answered 503 after 3000 ms')";
     const DEAD: &str =
         "SELECT dlq FROM queen.ack($1, $2, 'dlq', 'g', $3, 'the payment service answered 503 after 3000 ms')";
+    // A new server touches its memory for the first time, which is dear, and filing writes more: no part of what it costs
+    // later on.
+    let warm = Backend::open(&cluster().fresh_database().await).await;
+    warm.run("CREATE TABLE warm AS SELECT repeat('x', 1000) FROM generate_series(1, 100000); DROP TABLE warm").await;
     let failed = Failing::open("g", FAILED).await;
     let dead = Failing::open("g", DEAD).await;
     let mut report = Report::default();
-    // What the consumer waits for, its commit not even being flushed to disk; and the server's CPU time alone, of which two
-    // rows and their index entries are more.
+    // What the consumer waits for, its commit not even being flushed to disk; and the server's CPU time alone.
     report.compare("dlq/filing one, waited", 1.5, &failed, &dead, async |s: &Failing| s.nack().await.1).await;
-    report.compare("dlq/filing one, CPU", 1.9, &failed, &dead, async |s: &Failing| s.nack().await.0).await;
+    report.compare("dlq/filing one, CPU", 1.5, &failed, &dead, async |s: &Failing| s.least().await).await;
     report.end();
 }

@@ -20,7 +20,7 @@ const EVIL: &str = "
           'format(text, text)', 'length(text)', 'octet_length(bytea)', 'decode_segment(bytea)', 'push(text, jsonb)', 'unnest(anyarray)', 'hashtextextended(text, bigint)', 'to_hex(bigint)', 'lpad(text, int, text)'] LOOP
         EXECUTE format('CREATE FUNCTION evil.%s RETURNS bigint LANGUAGE plpgsql AS $f$ BEGIN PERFORM evil.boom(); RETURN 1; END $f$', f);
       END LOOP;
-      FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor', 'ready', 'dead_letter_record', 'dlq_tally',
+      FOREACH t IN ARRAY ARRAY['queue', 'partition', 'segment', 'trimmed', 'transaction_id', 'subscription', 'cursor', 'ready', 'dead_letter_record', 'dlq_tally', 'dlq_tally_filed',
           'dropped_duplicate', 'trace', 'trace_name', 'partition_extent', 'group_position', 'pg_proc', 'pg_class', 'pg_namespace'] LOOP
         EXECUTE format('CREATE VIEW evil.%I AS SELECT evil.op(1, 1)', t);
       END LOOP;

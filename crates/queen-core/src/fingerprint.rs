@@ -1,5 +1,6 @@
 //! What makes two failures the same: the error text without what differs from one occurrence to the next.
 
+use crate::redact::hex;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes of the normalized text that count.
@@ -20,6 +21,20 @@ pub fn normalize(text: &str) -> String {
     while let Some(c) = rest.chars().next()
         && out.len() < COUNTED_BYTES
     {
+        // Most words are plain ASCII letters, with nothing to mask.
+        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let ends = |b: &u8| b.is_ascii() && !is_word(char::from(*b));
+        if (1..=LONG_WORD).contains(&letters)
+            && rest.as_bytes().get(letters).is_none_or(ends)
+            && (letters < HEX_WORD || !rest.as_bytes()[..letters].iter().all(u8::is_ascii_hexdigit))
+        {
+            let from = out.len();
+            out.push_str(&rest[..letters]);
+            out[from..].make_ascii_lowercase();
+            rest = &rest[letters..];
+            after_word = true;
+            continue;
+        }
         if c.is_whitespace() {
             if !out.is_empty() && !out.ends_with(' ') {
                 out.push(' ');
@@ -68,7 +83,7 @@ pub fn fingerprint(text: &str, code: &str) -> String {
     let mut counted = normalize(text);
     counted.push('\0');
     counted.push_str(code);
-    format!("{:032x}", xxh3_128(counted.as_bytes()))
+    hex(&xxh3_128(counted.as_bytes()).to_be_bytes())
 }
 
 fn is_word(c: char) -> bool {

@@ -11,6 +11,7 @@
 //! Rounded up, because then scaling back and rounding down gives the very microseconds: the step from
 //! one microsecond to the next is 4.096 units, and rounding up adds less than one.
 
+use std::cell::RefCell;
 use uuid::{Uuid, Variant};
 
 const COUNTER_BITS: u32 = 62;
@@ -64,9 +65,30 @@ fn at(unix_micros: u64, counter: u128) -> u128 {
     (u128::from(millis) << 80) | (0x7 << 76) | (u128::from(scaled) << 64) | (0b10 << COUNTER_BITS) | counter
 }
 
+/// Bytes fetched from the system at once: one call for many ids.
+const RANDOM_BYTES: usize = 256;
+
+/// Random bytes, and how many of them, from the end on, are not handed out yet.
+struct Random {
+    bytes: [u8; RANDOM_BYTES],
+    left: usize,
+}
+
+thread_local! {
+    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bytes: [0; RANDOM_BYTES], left: 0 }) };
+}
+
 fn random_start() -> u128 {
-    // The low 62 bits of a version 4 UUID are random.
-    Uuid::new_v4().as_u128() & START_MASK
+    let word = RANDOM.with_borrow_mut(|random| {
+        if random.left == 0 && getrandom::fill(&mut random.bytes).is_ok() {
+            random.left = RANDOM_BYTES;
+        }
+        let (rest, word) = random.bytes[..random.left].split_last_chunk()?;
+        random.left = rest.len();
+        Some(u64::from_ne_bytes(*word))
+    });
+    // Without the system's random numbers nothing is made: this panics then. The low 62 bits of a version 4 UUID are random.
+    word.map_or_else(|| Uuid::new_v4().as_u128(), u128::from) & START_MASK
 }
 
 /// Microseconds since the Unix epoch that the id was made at; `Some` only for version 7 with the RFC

@@ -207,6 +207,11 @@ pub fn namespace_task(queue: &str) -> (String, String) {
 /// An error text fit to be stored: NUL and other control characters except `\n` and `\t` replaced by
 /// U+FFFD, cut at 4 KiB on a character boundary. Never a reason not to settle a message.
 pub fn clean_error_text(text: &str) -> String {
+    // Nearly every text: 0xC2 starts, among others, the control characters that are not ASCII.
+    let is_plain = |b: u8| (b >= b' ' || b == b'\n' || b == b'\t') && b != 0x7f && b != 0xc2;
+    if text.len() <= MAX_ERROR_TEXT_BYTES && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
     let mut clean = String::with_capacity(text.len().min(MAX_ERROR_TEXT_BYTES));
     for c in text.chars() {
         let c = if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };

@@ -11,7 +11,7 @@ mod tests;
 use crate::classify::Rule;
 use crate::error::{ErrorKind, into_error};
 use crate::names::namespace_task;
-pub use retrying::{Backoff, Jitter};
+pub use retrying::{Backoff, Jitter, policy_json as retry_policy_json};
 use serde::{Deserialize, Serialize};
 
 /// Every option by its wire name, in the order of the documentation.
@@ -331,9 +331,9 @@ impl QueueOptions {
         (!to.is_empty() && name != queue && crate::names::check_queue(&name).is_ok()).then_some(name)
     }
 
-    /// The retry policy in force, one JSON object: part of a dead letter's evidence.
+    /// The retry policy in force, as a dead letter stores it: part of its evidence. [`retry_policy_json`] reads it.
     pub fn retry_policy(&self) -> String {
-        retrying::policy_json(self)
+        retrying::policy(self)
     }
 
     /// Whether exhausted messages are filed as dead letters: either of the two switches does it.

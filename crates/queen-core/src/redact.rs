@@ -92,9 +92,14 @@ pub fn redact(json: &str, allow: &Allow) -> String {
 /// SHA-256 of a payload as it was pushed, in hexadecimal: that two payloads are the same is evidence, so the hash must
 /// withstand somebody who wants another payload to have it. It is no redaction: who can guess a payload can confirm it.
 pub fn payload_hash(payload: &[u8]) -> String {
+    hex(&Sha256::digest(payload))
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(payload) {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
         hex.push(char::from(DIGITS[usize::from(byte & 15)]));
     }

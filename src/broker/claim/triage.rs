@@ -135,7 +135,7 @@ impl Claiming<'_> {
                 first_failed_at: cursor.failing_since.unwrap_or(now),
                 now,
             };
-            dead::file(self.tables, self.queue, self.partition, self.group, &failure)?;
+            dead::file(self.tables, self.queue, self.partition, self.group, &failure, None)?;
         }
         cursor.give_up(offset);
         commit::settled();

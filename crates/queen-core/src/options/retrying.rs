@@ -2,6 +2,7 @@
 
 use super::QueueOptions;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cell::RefCell;
 
 /// How the pause after a failure grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,28 +62,94 @@ impl<'de> Deserialize<'de> for Jitter {
     }
 }
 
-/// How failures of a queue are retried, as a JSON object of the options that say so.
-pub(super) fn policy_json(options: &QueueOptions) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Policy {
-        retry_limit: i32,
-        retry_backoff: Backoff,
-        retry_delay: i32,
-        retry_max_delay: i32,
-        retry_jitter: Jitter,
-        max_elapsed_seconds: i32,
-        max_deliveries: i32,
+/// How failures of a queue are retried. Reads both of its forms: as an object, and shorter as an array of the same values.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Policy {
+    retry_limit: i32,
+    retry_backoff: Backoff,
+    retry_delay: i32,
+    retry_max_delay: i32,
+    retry_jitter: Jitter,
+    max_elapsed_seconds: i32,
+    max_deliveries: i32,
+}
+
+impl Policy {
+    fn of(options: &QueueOptions) -> Self {
+        Self {
+            retry_limit: options.retry_limit,
+            retry_backoff: options.retry_backoff,
+            retry_delay: options.retry_delay,
+            retry_max_delay: options.retry_max_delay,
+            retry_jitter: options.retry_jitter,
+            max_elapsed_seconds: options.max_elapsed_seconds,
+            max_deliveries: options.max_deliveries,
+        }
     }
-    let policy = Policy {
-        retry_limit: options.retry_limit,
-        retry_backoff: options.retry_backoff,
-        retry_delay: options.retry_delay,
-        retry_max_delay: options.retry_max_delay,
-        retry_jitter: options.retry_jitter,
-        max_elapsed_seconds: options.max_elapsed_seconds,
-        max_deliveries: options.max_deliveries,
-    };
-    // Numbers and words: it cannot fail.
-    serde_json::to_string(&policy).unwrap_or_default()
+
+    fn short(&self) -> String {
+        let values = (
+            self.retry_limit,
+            self.retry_backoff,
+            self.retry_delay,
+            self.retry_max_delay,
+            self.retry_jitter,
+            self.max_elapsed_seconds,
+            self.max_deliveries,
+        );
+        // Numbers and words: it cannot fail.
+        serde_json::to_string(&values).unwrap_or_default()
+    }
+}
+
+thread_local! {
+    // The last one written and the last one read: dead letters mostly come many from one queue.
+    static WRITTEN: RefCell<Option<(Policy, String)>> = const { RefCell::new(None) };
+    static READ: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// The retry options of a queue as a dead letter stores them: a JSON array of their values, without the names.
+pub(super) fn policy(options: &QueueOptions) -> String {
+    let policy = Policy::of(options);
+    WRITTEN.with_borrow_mut(|last| match last {
+        Some((of, short)) if *of == policy => short.clone(),
+        _ => {
+            let short = policy.short();
+            *last = Some((policy, short.clone()));
+            short
+        }
+    })
+}
+
+/// What a dead letter stores as its queue's retry options, as a JSON object; something else as it is.
+pub fn policy_json(stored: &str) -> String {
+    READ.with_borrow_mut(|last| match last {
+        Some((of, json)) if of == stored => json.clone(),
+        _ => {
+            let policy = serde_json::from_str::<Policy>(stored).ok();
+            let json =
+                policy.and_then(|policy| serde_json::to_string(&policy).ok()).unwrap_or_else(|| stored.to_owned());
+            *last = Some((stored.to_owned(), json.clone()));
+            json
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_letter_stores_of_the_retry_options_is_read_as_an_object_of_them() {
+        let options = QueueOptions { retry_limit: 7, retry_delay: 20, ..QueueOptions::default() };
+        let object = r#"{"retryLimit":7,"retryBackoff":"none","retryDelay":20,"retryMaxDelay":0,"retryJitter":0,"maxElapsedSeconds":0,"maxDeliveries":0}"#;
+        for _ in 0..2 {
+            assert_eq!(policy(&options), r#"[7,"none",20,0,0,0,0]"#);
+            assert_eq!(policy_json(r#"[7,"none",20,0,0,0,0]"#), object);
+        }
+        assert_eq!(policy_json(object), object);
+        assert_eq!(policy_json("{}"), "{}");
+        assert_ne!(policy(&QueueOptions::default()), policy(&options));
+    }
 }
