@@ -1004,7 +1004,8 @@ GRANT EXECUTE ON FUNCTION queen.actor() TO queen_viewer, queen_sidecar;
 -- Result: All effective options, one flat object.
 -- Errors: QN001 (bad name); QN006 (value of the wrong type or out of range); QN007 (unknown option); 22023
 --         (unknown mode).
--- Tables: queen.queue (written).
+-- Tables: queen.queue (written); queen.dlq_event (written, when an option changes that says who decides about dead
+--         letters, or what is kept of them).
 -- Locks: The name of the queue, until the transaction ends. Pushes and pops do not wait for it.
 CREATE FUNCTION queen.configure(queue text, options jsonb DEFAULT '{}', mode text DEFAULT 'merge')
     RETURNS jsonb
@@ -2292,7 +2293,7 @@ GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO quee
 --   queue  Queue name.
 -- Result: true if there was such a queue.
 -- Errors: QN001 (bad name).
--- Tables: All of schema queen (deleted from).
+-- Tables: All of schema queen (deleted from); queen.dlq_event (written).
 -- Locks: The queue, then its cursors, then its partitions, both ascending, until the transaction ends; waits for pops,
 --        acks, pushes and housekeeping under way, and they for it.
 CREATE FUNCTION queen.drop_queue(queue text)

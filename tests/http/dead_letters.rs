@@ -296,6 +296,9 @@ async fn the_audit_names_the_subject_of_the_token_whatever_it_did() {
     ask(&http, GRACE, Method::POST, &format!("/api/v1/dlq/{id}/replay"), Value::Null).await.expect(200);
     ask(&http, GRACE, Method::POST, "/api/v1/consumer-groups/g/queues/q/pause", json!({})).await.expect(200);
     ask(&http, ADA, Method::DELETE, "/api/v1/dlq?queue=q", Value::Null).await.expect(200);
+    let options = json!({"queue": "q", "options": {"owner": "shop"}});
+    ask(&http, ADA, Method::POST, "/api/v1/configure", options).await.expect(200);
+    ask(&http, ADA, Method::DELETE, "/api/v1/resources/queues/q", Value::Null).await.expect(200);
     let events = ask(&http, EVE, Method::GET, "/api/v1/dlq/events", Value::Null).await.expect(200);
     let events: Vec<(&str, &str)> = events["events"]
         .as_array()
@@ -303,7 +306,13 @@ async fn the_audit_names_the_subject_of_the_token_whatever_it_did() {
         .iter()
         .map(|e| (e["action"].as_str().unwrap(), e["actor"].as_str().unwrap()))
         .collect();
-    for wanted in [("moved", "grace"), ("group_paused", "grace"), ("purged", "ada")] {
+    for wanted in [
+        ("moved", "grace"),
+        ("group_paused", "grace"),
+        ("purged", "ada"),
+        ("queue_configured", "ada"),
+        ("queue_dropped", "ada"),
+    ] {
         assert!(events.contains(&wanted), "{wanted:?} is not in {events:?}");
     }
 }
