@@ -240,6 +240,7 @@ CREATE TABLE queen.replay_plan (
     expires_at    timestamptz NOT NULL,
     digest        text NOT NULL,
     needs_approval boolean NOT NULL,
+    repair_hash   text,                    -- SHA-256 of the payload that dlq_repair may send; NULL: replays what was filed
     planned_by    text NOT NULL,
     planned_at    timestamptz NOT NULL,
     approved_by   text,

@@ -269,6 +269,25 @@ async fn a_repaired_message_has_the_new_payload_and_names_the_original() {
 }
 
 #[tokio::test]
+async fn a_repair_is_approved_with_its_payload() {
+    let http = sidecar_with(&SECRET).await;
+    file_by_sql(&http, "q", 1).await;
+    let listed = ask(&http, EVE, Method::GET, "/api/v1/dlq/list?queue=q", Value::Null).await.expect(200);
+    let id = listed["records"][0]["id"].as_str().unwrap();
+    let payload = json!({"n": "seven"});
+    let plan = json!({"reason": "r", "remediation": "c", "ids": [id], "repair": payload});
+    let plan = ask(&http, ADA, Method::POST, "/api/v1/dlq/plans", plan).await.expect(201);
+    assert!(plan["repairHash"].is_string(), "{plan}");
+    let plan = plan["planId"].as_str().unwrap();
+    ask(&http, GRACE, Method::POST, &format!("/api/v1/dlq/plans/{plan}/approve"), Value::Null).await.expect(200);
+    let repair = format!("/api/v1/dlq/{id}/repair");
+    ask(&http, ADA, Method::POST, &repair, json!({"payload": {"n": "eight"}, "reason": "r"})).await.expect(403);
+    let answer = ask(&http, ADA, Method::POST, &repair, json!({"payload": payload, "reason": "r"})).await.expect(200);
+    assert_eq!(answer["result"], "repaired");
+    until(&http, EVE, plan, "done").await;
+}
+
+#[tokio::test]
 async fn during_push_maintenance_nothing_is_replayed() {
     let http = sidecar_with(&[]).await;
     dead_letters(&http, "q", 2).await;

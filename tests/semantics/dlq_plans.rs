@@ -230,12 +230,67 @@ async fn where_approval_is_wanted_there_is_no_way_around_it() {
     let id = filed(&db, "g").await;
     require_approval(&db).await;
     acts_as(&db, "ada").await;
-    assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}')")).await, "QN022");
-    assert_eq!(db.state(&format!("SELECT queen.dlq_repair('{id}', '1', 'r')")).await, "QN022");
+    let (moves, repairs) =
+        (format!("SELECT queen.dlq_move_v1('{id}')"), format!("SELECT queen.dlq_repair('{id}', '1', 'r')"));
+    assert_eq!(db.state(&moves).await, "QN022");
+    assert_eq!(db.state(&repairs).await, "QN022");
     let plan = planned(&db, "").await;
     acts_as(&db, "bob").await;
     step(&db, "dlq_approve", &plan).await;
-    assert_eq!(db.rows(&format!("SELECT queen.dlq_repair('{id}', '1', 'r') ->> 'result'")).await, "repaired");
+    assert_eq!(db.state(&repairs).await, "QN022", "what was approved is the message as it was filed");
+    assert_eq!(db.rows(&format!("{moves} ->> 'result'")).await, "moved");
+}
+
+#[tokio::test]
+async fn an_approval_of_a_repair_is_for_that_payload_and_nothing_else() {
+    let db = Db::new().await;
+    let id = filed(&db, "g").await;
+    require_approval(&db).await;
+    acts_as(&db, "ada").await;
+    let plan = json_of(
+        &db,
+        &format!("SELECT queen.dlq_plan('r', 'c', ids => ARRAY['{id}'::uuid], repair => '{{\"sum\": 1}}')"),
+    )
+    .await;
+    assert_eq!(Value::from(db.rows("SELECT encode(sha256('{\"sum\": 1}'), 'hex')").await), plan["repairHash"]);
+    let plan = plan["planId"].as_str().unwrap();
+    let repair = |payload: &str| format!("SELECT queen.dlq_repair('{id}', '{payload}', 'r') ->> 'result'");
+    let right = repair("{\"sum\": 1}");
+    assert_eq!(db.state(&right).await, "QN022", "not approved yet");
+    acts_as(&db, "bob").await;
+    assert_eq!(step(&db, "dlq_approve", plan).await, "approved");
+    for other in ["{\"sum\": 2}", "{\"sum\":1}", "{\"sum\": 1, \"sum\": 1}", "null"] {
+        assert_eq!(db.state(&repair(other)).await, "QN022", "{other}");
+    }
+    // Nor does it allow what was filed.
+    assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}')")).await, "QN022");
+    assert_eq!(db.state(&format!("SELECT queen.dlq_run('{plan}')")).await, "QN021");
+    let elsewhere = format!("SELECT queen.dlq_repair('{id}', '{{\"sum\": 1}}', 'r', 'elsewhere')");
+    assert_eq!(db.state(&elsewhere).await, "QN022");
+    // The digest has it.
+    db.run(&format!(
+        "BEGIN; UPDATE queen.replay_plan SET repair_hash = encode(sha256('2'), 'hex') WHERE plan_id = '{plan}'"
+    ))
+    .await;
+    assert_eq!(db.state(&repair("2")).await, "QN024");
+    db.run("ROLLBACK").await;
+    assert_eq!(db.rows(&right).await, "repaired");
+    let done = status(&db, plan).await;
+    assert_eq!(
+        (&done["state"], &done["moved"], &done["canary"]["stillPending"]),
+        (&json!("done"), &json!(1), &json!(1))
+    );
+    assert_eq!(
+        db.rows(&format!("SELECT actor, action FROM queen.dlq_events(plan_id => '{plan}')")).await,
+        "ada|plan_created\nbob|plan_approved\nbob|approved\nbob|repaired\nbob|plan_done"
+    );
+    for (arguments, state) in [
+        (format!("ids => ARRAY['{id}', '{plan}']::uuid[], repair => '1'"), "22023"),
+        ("filter => '{\"queue\": \"q\"}', repair => '1'".to_owned(), "22023"),
+        (format!("ids => ARRAY['{id}'::uuid], repair => '\"[REDACTED]\"'"), "QN002"),
+    ] {
+        assert_eq!(db.state(&format!("SELECT queen.dlq_plan('r', 'c', {arguments})")).await, state, "{arguments}");
+    }
 }
 
 #[tokio::test]
