@@ -280,6 +280,7 @@ CREATE TABLE queen.replay_item (
     at_offset       bigint,
     error           text,
     done_at         timestamptz,
+    failed_again    boolean NOT NULL DEFAULT false,     -- it was a dead letter again, and that record was deleted
     CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
 ) USING heap WITH (fillfactor = 80);
 CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);

@@ -19,8 +19,10 @@
 --   dry_run       Only say what it would be: nothing is written.
 --   repair        For one record, given by ids: the payload that dlq_repair is to send instead. Only its hash is kept. Such
 --                 a plan is approved, and carried out by dlq_repair with this payload; it cannot be run.
--- Result: {"planId", "planned", "queues": [{"queue", "records", "needsApproval"}], "needsApproval", "digest",
---         "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry run.
+-- Result: {"planId", "planned", "heldElsewhere", "queues": [{"queue", "records", "needsApproval"}], "needsApproval",
+--         "digest", "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry
+--         run. heldElsewhere: how many of these another plan that has not ended is to move too; whichever comes second
+--         counts them as gone.
 -- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records), QN002 (repair with "[REDACTED]" in it).
 -- Tables: queen.dead_letter_record, queen.queue (read); queen.replay_plan, queen.replay_item, queen.dlq_event (written).
 -- Locks: None that another call waits for.
@@ -53,6 +55,7 @@ DECLARE
     path    jsonpath;
     sample  jsonb;
     queues  jsonb;
+    held    bigint;
 BEGIN
     IF btrim(coalesce(dlq_plan.reason, '')) = '' OR btrim(coalesce(dlq_plan.remediation, '')) = '' THEN
         RAISE EXCEPTION 'reason and remediation must not be blank' USING ERRCODE = '22023';
@@ -139,6 +142,11 @@ BEGIN
       INTO sample
       FROM unnest(chosen[1:5]) WITH ORDINALITY c(id, n) JOIN queen.dead_letter_record r ON r.id = c.id;
 
+    SELECT count(DISTINCT i.dlq_id) INTO held
+      FROM queen.replay_plan p JOIN queen.replay_item i ON i.plan_id = p.plan_id AND i.state = 'planned'
+     WHERE p.tenant = me AND p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+       AND p.expires_at > clock_timestamp() AND i.dlq_id IN (SELECT unnest(chosen));
+
     plan.plan_id := gen_random_uuid();
     plan.tenant := me;
     plan.state := 'planned';
@@ -170,10 +178,11 @@ BEGIN
             'reason', plan.reason, 'remediation', plan.remediation, 'selection', plan.selection, 'planned', plan.planned,
             'toQueue', plan.to_queue, 'toPartition', plan.to_partition, 'rate', plan.rate, 'canary', plan.canary,
             'autoWiden', plan.auto_widen, 'expiresAt', plan.expires_at, 'needsApproval', plan.needs_approval,
-            'digest', plan.digest, 'repairHash', plan.repair_hash));
+            'digest', plan.digest, 'repairHash', plan.repair_hash, 'heldElsewhere', held));
     END IF;
     RETURN jsonb_build_object(
-        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned, 'queues', queues,
+        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned,
+        'heldElsewhere', held, 'queues', queues,
         'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at,
         'repairHash', plan.repair_hash, 'sample', sample);
 END

@@ -15,6 +15,12 @@ pub fn actor(call: &Call) -> Result<Datum> {
     Ok(call.value(Value::Text(&guc::actor()?)))
 }
 
+/// `queen.same_person(one, other) → boolean`
+pub fn same_person(call: &Call) -> Result<Datum> {
+    let same = queen_core::person::same(call.required_text(0, "one")?, call.required_text(1, "other")?);
+    Ok(call.value(Value::Bool(same)))
+}
+
 /// `CALL queen.run_replays(max_ms, result)`
 ///
 /// Batch after batch, each in a transaction of its own, until the time is up or no plan of the tenant runs. How many

@@ -74,6 +74,30 @@ async fn a_dry_run_tells_count_queues_and_sample_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_plan_says_how_many_of_its_records_another_plan_holds() {
+    let db = Db::new().await;
+    letters(&db, 5).await;
+    let held = |more: &str| {
+        format!(
+            "SELECT p -> 'planned', p -> 'heldElsewhere' FROM queen.dlq_plan('r', 'c', filter => '{{\"queue\": \"q\"}}' {more}) p"
+        )
+    };
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|0");
+    let two = "SELECT queen.dlq_plan('r', 'c', ids => (SELECT array_agg(id) FROM (SELECT id FROM queen.dead_letter_record LIMIT 2) r)) ->> 'planId'";
+    let (first, second) = (db.rows(two).await, db.rows(two).await);
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|2", "in both of the others, and counted once");
+    assert_eq!(db.rows(&held("")).await, "5|2", "a plan does not hold against itself");
+    let all = db.rows("SELECT plan_id FROM queen.replay_plans WHERE planned = 5").await;
+    for plan in [&first, &all] {
+        step(&db, "dlq_cancel_plan", plan).await;
+    }
+    db.run(&format!("UPDATE queen.replay_plan SET expires_at = now() WHERE plan_id = '{second}'")).await;
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|0", "what has ended or expired holds nothing");
+    let sql = "SELECT detail -> 'heldElsewhere' FROM queen.dlq_events() WHERE action = 'plan_created' ORDER BY seq";
+    assert_eq!(db.rows(sql).await, "0\n2\n2");
+}
+
+#[tokio::test]
 async fn a_filter_selects_by_every_one_of_its_keys() {
     let db = Db::new().await;
     letters(&db, 10).await;
@@ -160,6 +184,24 @@ async fn a_planner_cannot_approve_and_another_can() {
     run(&db).await;
     let done = status(&db, &plan).await;
     assert_eq!((&done["moved"], &done["plannedBy"], &done["approvedBy"]), (&json!(2), &json!("ada"), &json!("bob")));
+}
+
+#[tokio::test]
+async fn a_name_written_in_another_way_is_no_second_person() {
+    let db = Db::new().await;
+    letters(&db, 1).await;
+    acts_as(&db, "Ann Ø. Strauß").await;
+    let plan = planned(&db, "").await;
+    for same in
+        ["Ann Ø. Strauß", " ann ø. strauß\u{a0}", "ANN Ø. STRAUSS", "Ａｎｎ  Ø. Strauß", "Ann\u{200b} Ø. Strauß"]
+    {
+        acts_as(&db, same).await;
+        assert_eq!(db.state(&format!("SELECT queen.dlq_approve('{plan}')")).await, "QN026", "{same}");
+    }
+    acts_as(&db, " Anne Ø. Strauß").await;
+    assert_eq!(step(&db, "dlq_approve", &plan).await, "approved");
+    let by = status(&db, &plan).await["approvedBy"].clone();
+    assert_eq!(by, " Anne Ø. Strauß", "kept as it was given");
 }
 
 #[tokio::test]
@@ -401,6 +443,38 @@ async fn a_plan_that_says_so_widens_by_itself_once_the_canary_is_clean() {
         db.rows("SELECT detail ->> 'automatic' FROM queen.dlq_events() WHERE action = 'plan_widened'").await,
         "true"
     );
+}
+
+#[tokio::test]
+async fn a_canary_that_failed_again_stays_so_whatever_becomes_of_the_record() {
+    for sweep in [
+        "SELECT queen.dlq_delete_row(id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_purge('q', 'g')",
+        "SELECT queen.dlq_purge('q')",
+        "SELECT queen.dlq_discard(ARRAY(SELECT id FROM queen.dlq('q')), 'test', 'n')",
+        "SELECT queen.dlq_move_v1(id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_repair(id, '1', 'r') FROM queen.dlq('q')",
+    ] {
+        let db = Db::new().await;
+        letters(&db, 3).await;
+        let plan = planned(&db, ", canary => 2, auto_widen => true").await;
+        step(&db, "dlq_run", &plan).await;
+        db.run("CALL queen.run_replays(100)").await;
+        let batch = db.pop("'q', 'g', batch => 9").await;
+        let ids: Vec<&str> = batch.ids.split(' ').collect();
+        db.ack_all(&batch, &[(ids[0], "completed"), (ids[1], "dlq")]).await;
+        let wanted = (json!(1), json!(1), json!(0));
+        let canary = async || {
+            let of = status(&db, &plan).await["canary"].clone();
+            (of["settled"].clone(), of["failedAgain"].clone(), of["stillPending"].clone())
+        };
+        assert_eq!(canary().await, wanted, "{sweep}");
+        db.run(sweep).await;
+        assert_eq!(canary().await, wanted, "{sweep}");
+        db.run("CALL queen.run_replays(100)").await;
+        assert_eq!(status(&db, &plan).await["state"], "canary_done", "it does not widen by itself: {sweep}");
+    }
 }
 
 #[tokio::test]

@@ -169,6 +169,10 @@ impl Plan {
         };
         text.push_str(&format!("{} records; expires {}\n", plan["planned"], cell(&plan["expiresAt"])));
         text.push_str(&format!("{} a second, canary of {}, {destination}\n\n", shown(&self.rate), self.canary));
+        if let Some(held) = plan["heldElsewhere"].as_u64().filter(|held| *held > 0) {
+            text.truncate(text.len() - 1);
+            text.push_str(&format!("{held} of them are in another plan as well: queen dlq plan --list\n\n"));
+        }
         if let Some(hash) = plan["repairHash"].as_str() {
             text.truncate(text.len() - 1);
             text.push_str(&format!("a repair: sends a payload whose SHA-256 is {hash}\n\n"));
