@@ -714,6 +714,7 @@ CREATE TABLE queen.replay_item (
     at_offset       bigint,
     error           text,
     done_at         timestamptz,
+    failed_again    boolean NOT NULL DEFAULT false,     -- it was a dead letter again, and that record was deleted
     CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
 ) USING heap WITH (fillfactor = 80);
 CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);
@@ -1188,7 +1189,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq_ancestry(uuid) TO queen_viewer, queen_sideca
 --   plan_id  The plan, in state planned.
 --   note     For the audit.
 -- Result: As dlq_plan_status.
--- Errors: QN020 (no such plan), QN026 (the caller made the plan), QN021 (not planned), QN023 (expired), QN025 (over its
+-- Errors: QN020 (no such plan), QN026 (the caller made the plan, by whatever spelling of the name), QN021 (not planned), QN023 (expired), QN025 (over its
 --         limit), QN024 (not what was planned).
 -- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.dlq_event (written).
 -- Locks: The plan, then its records, until the transaction ends.
@@ -1202,7 +1203,7 @@ DECLARE
     who constant text := queen.actor();
 BEGIN
     IF EXISTS (SELECT FROM queen.replay_plan r
-                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND r.planned_by = who) THEN
+                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND queen.same_person(r.planned_by, who)) THEN
         RAISE EXCEPTION 'replay plan % was made by the same person', dlq_approve.plan_id
               USING ERRCODE = 'QN026', HINT = 'Somebody else has to approve it.';
     END IF;
@@ -1759,8 +1760,10 @@ REVOKE ALL ON FUNCTION queen.dlq_payload(bytea, boolean) FROM PUBLIC;
 --   dry_run       Only say what it would be: nothing is written.
 --   repair        For one record, given by ids: the payload that dlq_repair is to send instead. Only its hash is kept. Such
 --                 a plan is approved, and carried out by dlq_repair with this payload; it cannot be run.
--- Result: {"planId", "planned", "queues": [{"queue", "records", "needsApproval"}], "needsApproval", "digest",
---         "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry run.
+-- Result: {"planId", "planned", "heldElsewhere", "queues": [{"queue", "records", "needsApproval"}], "needsApproval",
+--         "digest", "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry
+--         run. heldElsewhere: how many of these another plan that has not ended is to move too; whichever comes second
+--         counts them as gone.
 -- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records), QN002 (repair with "[REDACTED]" in it).
 -- Tables: queen.dead_letter_record, queen.queue (read); queen.replay_plan, queen.replay_item, queen.dlq_event (written).
 -- Locks: None that another call waits for.
@@ -1793,6 +1796,7 @@ DECLARE
     path    jsonpath;
     sample  jsonb;
     queues  jsonb;
+    held    bigint;
 BEGIN
     IF btrim(coalesce(dlq_plan.reason, '')) = '' OR btrim(coalesce(dlq_plan.remediation, '')) = '' THEN
         RAISE EXCEPTION 'reason and remediation must not be blank' USING ERRCODE = '22023';
@@ -1879,6 +1883,11 @@ BEGIN
       INTO sample
       FROM unnest(chosen[1:5]) WITH ORDINALITY c(id, n) JOIN queen.dead_letter_record r ON r.id = c.id;
 
+    SELECT count(DISTINCT i.dlq_id) INTO held
+      FROM queen.replay_plan p JOIN queen.replay_item i ON i.plan_id = p.plan_id AND i.state = 'planned'
+     WHERE p.tenant = me AND p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+       AND p.expires_at > clock_timestamp() AND i.dlq_id IN (SELECT unnest(chosen));
+
     plan.plan_id := gen_random_uuid();
     plan.tenant := me;
     plan.state := 'planned';
@@ -1910,10 +1919,11 @@ BEGIN
             'reason', plan.reason, 'remediation', plan.remediation, 'selection', plan.selection, 'planned', plan.planned,
             'toQueue', plan.to_queue, 'toPartition', plan.to_partition, 'rate', plan.rate, 'canary', plan.canary,
             'autoWiden', plan.auto_widen, 'expiresAt', plan.expires_at, 'needsApproval', plan.needs_approval,
-            'digest', plan.digest, 'repairHash', plan.repair_hash));
+            'digest', plan.digest, 'repairHash', plan.repair_hash, 'heldElsewhere', held));
     END IF;
     RETURN jsonb_build_object(
-        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned, 'queues', queues,
+        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned,
+        'heldElsewhere', held, 'queues', queues,
         'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at,
         'repairHash', plan.repair_hash, 'sample', sample);
 END
@@ -3315,7 +3325,8 @@ REVOKE ALL ON FUNCTION queen.replay_batch(uuid) FROM PUBLIC;
 
 -- queen.replay_canary: what became of the first messages of a plan. Internal, granted to nobody.
 --
--- Of exactly those messages, in the consumer group that had given up on them.
+-- Of exactly those messages, in the consumer group that had given up on them. One that failed again stays so, whatever
+-- becomes of the record of that: deleted, purged, moved, discarded or replayed.
 --
 -- Arguments:
 --   id    The plan.
@@ -3340,6 +3351,7 @@ CREATE FUNCTION queen.replay_canary(id uuid, size int)
     seen AS (
         SELECT i.state,
                i.state IN ('moved', 'duplicate') AS there,
+               i.failed_again OR
                EXISTS (SELECT FROM queen.dead_letter_record r
                         WHERE r.partition_id = i.to_partition_id AND r.consumer_group = i.consumer_group
                           AND r.at_offset = i.at_offset) AS again,
@@ -3394,6 +3406,44 @@ COMMENT ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) IS
 'Part of other functions: one hash over what a plan decides.
 Example: SELECT queen.replay_digest(p, ARRAY[]::uuid[]) FROM queen.replay_plan p;';
 REVOKE ALL ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) FROM PUBLIC;
+
+-- functions/replay_failed_again.sql
+
+-- queen.replay_failed_again: a plan keeps what it was told by a dead letter that is deleted. Internal: a trigger of
+-- queen.dead_letter_record.
+--
+-- That a replayed message has failed again shows by its new dead letter. When that is deleted, purged or moved, the plans
+-- that had replayed the message note it, so that a canary does not become clean by being swept up. Which plans: the audit
+-- knows, which nobody changes.
+--
+-- Tables: queen.dlq_event (read), queen.replay_item (updated).
+-- Locks: The items of the plans, until the transaction ends.
+CREATE FUNCTION queen.replay_failed_again()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off
+    AS $$
+BEGIN
+    -- Most dead letters are of messages that nobody had replayed: those are not looked up.
+    UPDATE queen.replay_item i SET failed_again = true
+      FROM before b
+      JOIN queen.dlq_event e ON e.detail ->> 'messageId' = b.message_id::text AND e.detail ? 'messageId'
+     WHERE (b.hops > 0 OR b.transaction_id LIKE 'dlq:%' OR b.transaction_id LIKE 'repair:%')
+       AND i.plan_id = e.plan_id AND i.dlq_id = e.dlq_id AND i.message_id = b.message_id
+       AND i.consumer_group = b.consumer_group AND NOT i.failed_again;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_failed_again() IS
+'Part of queen.dead_letter_record: plans remember what failed again when its record goes. A trigger, which nobody calls.
+Example: SELECT failed_again FROM queen.replay_item;';
+REVOKE ALL ON FUNCTION queen.replay_failed_again() FROM PUBLIC;
+
+CREATE TRIGGER replay_failed_again_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.replay_failed_again();
 
 -- functions/replay_plan_end.sql
 
@@ -3564,21 +3614,46 @@ GRANT EXECUTE ON FUNCTION queen.resume_group(text, text) TO queen_operator, quee
 -- a background worker runs (setting queen.worker_databases).
 --
 -- Arguments:
---   max_ms  Come back after so many milliseconds, or when no plan of the tenant is running.
---   result  Result; what is passed in does not matter.
+--   max_ms       Come back after so many milliseconds, or when no plan is running.
+--   all_tenants  Plans of every tenant, as the background worker does, and not of the session's alone. For who may set
+--                queen.tenant, and so could see to each in turn.
+--   result       Result; what is passed in does not matter.
 -- Result: result: {"handled": records, whatever came of them, "running": whether there is more to do}.
--- Errors: 25001 (inside a transaction block, or called by a function); 22023 (max_ms below 0).
+-- Errors: 25001 (inside a transaction block, or called by a function); 22023 (max_ms below 0); 42501 (all
+--         tenants, without the right to set queen.tenant).
 -- Tables: As replay_batch.
 -- Locks: As replay_batch, batch by batch.
-CREATE PROCEDURE queen.run_replays(max_ms int DEFAULT 1000, INOUT result jsonb DEFAULT NULL)
+CREATE PROCEDURE queen.run_replays(max_ms int DEFAULT 1000, all_tenants boolean DEFAULT false, INOUT result jsonb DEFAULT NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'queen_run_replays';
 
-COMMENT ON PROCEDURE queen.run_replays(int, jsonb) IS
+COMMENT ON PROCEDURE queen.run_replays(int, boolean, jsonb) IS
 'Runs the replay plans that are started, for so many milliseconds. Not inside a transaction block.
 Example: CALL queen.run_replays(1000);';
-REVOKE ALL ON PROCEDURE queen.run_replays(int, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE queen.run_replays(int, jsonb) TO queen_operator, queen_sidecar;
+REVOKE ALL ON PROCEDURE queen.run_replays(int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE queen.run_replays(int, boolean, jsonb) TO queen_operator, queen_sidecar;
+
+-- functions/same_person.sql
+
+-- queen.same_person: whether two actors count as one person. Internal, granted to nobody.
+--
+-- A name that differs only in case, in spaces, in characters that are not seen or in how a character is encoded is the same
+-- name: an authority that spells somebody in two ways does not make two people of them.
+--
+-- Arguments:
+--   one, other  What queen.actor() said, then and now.
+-- Result: Whether they are the same; NULL if one of them is.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.same_person(one text, other text)
+    RETURNS boolean
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'queen_same_person';
+
+COMMENT ON FUNCTION queen.same_person(text, text) IS
+'Part of other functions: whether two actors count as one person.
+Example: SELECT queen.same_person(''Ann'', '' ann'');';
+REVOKE ALL ON FUNCTION queen.same_person(text, text) FROM PUBLIC;
 
 -- functions/seek.sql
 

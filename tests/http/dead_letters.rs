@@ -433,6 +433,21 @@ async fn evidence_that_is_kept_less_protected_than_its_queue_wants_is_counted() 
 }
 
 #[tokio::test]
+async fn a_plan_that_says_so_goes_on_by_itself_once_its_canary_is_settled() {
+    let (http, q) = (shared(), queue());
+    dead_letters(http, &q, 3).await;
+    let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": q}, "canary": 1, "autoWiden": true});
+    let plan = http.post("/api/v1/dlq/plans", &plan).await.expect(201)["planId"].as_str().unwrap().to_owned();
+    http.post_text(&format!("/api/v1/dlq/plans/{plan}/run"), "").await.expect(200);
+    until(http, "", &plan, "canary_done").await;
+    // Longer than one call of the runner.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let popped = http.pop(&q, "consumerGroup=g").await;
+    http.ack(&popped[0], "completed").await;
+    until(http, "", &plan, "done").await;
+}
+
+#[tokio::test]
 async fn with_run_replays_off_the_server_leaves_plans_to_others() {
     let http = sidecar_with(&[("QUEEN_RUN_REPLAYS", "false")]).await;
     dead_letters(&http, "q", 2).await;

@@ -595,6 +595,27 @@ async fn a_rate_below_one_a_second_is_kept_too() {
 }
 
 #[tokio::test]
+async fn plans_of_all_tenants_are_run_by_who_may_take_on_any_of_them() {
+    let db = Db::new().await;
+    letters(&db, 3).await;
+    let plan = planned(&db, ", canary => 0").await;
+    step(&db, "dlq_run", &plan).await;
+    let cluster = queen_tests::shared_cluster();
+    cluster.create_login("runs_theirs", &["queen_operator"]);
+    let theirs = db.session_as("runs_theirs").await;
+    assert_eq!(theirs.state("CALL queen.run_replays(1000, true)").await, "42501");
+    assert_eq!(status(&db, &plan).await["moved"], 0);
+    db.run("SET queen.tenant = '00000000-0000-0000-0000-0000000000aa'").await;
+    run(&db).await;
+    db.run("RESET queen.tenant").await;
+    assert_eq!(status(&db, &plan).await["moved"], 0, "another tenant's");
+    db.run("SET queen.tenant = '00000000-0000-0000-0000-0000000000aa'").await;
+    db.run("CALL queen.run_replays(60000, all_tenants => true)").await;
+    db.run("RESET queen.tenant").await;
+    assert_eq!(status(&db, &plan).await["moved"], 3);
+}
+
+#[tokio::test]
 async fn plans_of_another_tenant_are_not_there() {
     let db = Db::new().await;
     letters(&db, 2).await;
