@@ -254,6 +254,7 @@ CREATE TABLE queen.replay_plan (
     expires_at    timestamptz NOT NULL,
     digest        text NOT NULL,
     needs_approval boolean NOT NULL,
+    repair_hash   text,                    -- SHA-256 of the payload that dlq_repair may send; NULL: replays what was filed
     planned_by    text NOT NULL,
     planned_at    timestamptz NOT NULL,
     approved_by   text,
@@ -293,6 +294,7 @@ CREATE TABLE queen.replay_item (
     at_offset       bigint,
     error           text,
     done_at         timestamptz,
+    failed_again    boolean NOT NULL DEFAULT false,     -- it was a dead letter again, and that record was deleted
     CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
 ) USING heap WITH (fillfactor = 80);
 CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);

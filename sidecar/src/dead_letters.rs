@@ -39,7 +39,7 @@ pub const PLAN: Statement = Statement { sql: "SELECT queen.dlq_plan_status($1)::
 /// A new plan. What is absent is what `dlq_plan` takes when it is left out.
 pub const MAKE_PLAN: Statement = Statement {
     sql: "SELECT queen.dlq_plan($1, $2, $3, $4::text::jsonb, $5, $6, coalesce($7::text::numeric, 10), coalesce($8, 10), \
-          coalesce($9, false), coalesce($10::text::interval, '24 hours'), coalesce($11, 100000), coalesce($12, false))::text",
+          coalesce($9, false), coalesce($10::text::interval, '24 hours'), coalesce($11, 100000), coalesce($12, false), $13::text::json)::text",
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -53,6 +53,7 @@ pub const MAKE_PLAN: Statement = Statement {
         Type::TEXT,
         Type::INT4,
         Type::BOOL,
+        Type::TEXT,
     ],
 };
 /// A second person's yes, with a note.

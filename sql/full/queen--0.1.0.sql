@@ -688,6 +688,7 @@ CREATE TABLE queen.replay_plan (
     expires_at    timestamptz NOT NULL,
     digest        text NOT NULL,
     needs_approval boolean NOT NULL,
+    repair_hash   text,                    -- SHA-256 of the payload that dlq_repair may send; NULL: replays what was filed
     planned_by    text NOT NULL,
     planned_at    timestamptz NOT NULL,
     approved_by   text,
@@ -727,6 +728,7 @@ CREATE TABLE queen.replay_item (
     at_offset       bigint,
     error           text,
     done_at         timestamptz,
+    failed_again    boolean NOT NULL DEFAULT false,     -- it was a dead letter again, and that record was deleted
     CONSTRAINT replay_item_pkey PRIMARY KEY (plan_id, n)
 ) USING heap WITH (fillfactor = 80);
 CREATE INDEX replay_item_dlq_id_idx ON queen.replay_item (dlq_id);
@@ -1021,7 +1023,8 @@ GRANT EXECUTE ON FUNCTION queen.actor() TO queen_viewer, queen_sidecar;
 -- Result: All effective options, one flat object.
 -- Errors: QN001 (bad name); QN006 (value of the wrong type or out of range); QN007 (unknown option); 22023
 --         (unknown mode).
--- Tables: queen.queue (written).
+-- Tables: queen.queue (written); queen.dlq_event (written, when an option changes that says who decides about dead
+--         letters, or what is kept of them).
 -- Locks: The name of the queue, until the transaction ends. Pushes and pops do not wait for it.
 CREATE FUNCTION queen.configure(queue text, options jsonb DEFAULT '{}', mode text DEFAULT 'merge')
     RETURNS jsonb
@@ -1203,7 +1206,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq_ancestry(uuid) TO queen_viewer, queen_sideca
 --   plan_id  The plan, in state planned.
 --   note     For the audit.
 -- Result: As dlq_plan_status.
--- Errors: QN020 (no such plan), QN026 (the caller made the plan), QN021 (not planned), QN023 (expired), QN025 (over its
+-- Errors: QN020 (no such plan), QN026 (the caller made the plan, by whatever spelling of the name), QN021 (not planned), QN023 (expired), QN025 (over its
 --         limit), QN024 (not what was planned).
 -- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.dlq_event (written).
 -- Locks: The plan, then its records, until the transaction ends.
@@ -1217,7 +1220,7 @@ DECLARE
     who constant text := queen.actor();
 BEGIN
     IF EXISTS (SELECT FROM queen.replay_plan r
-                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND r.planned_by = who) THEN
+                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND queen.same_person(r.planned_by, who)) THEN
         RAISE EXCEPTION 'replay plan % was made by the same person', dlq_approve.plan_id
               USING ERRCODE = 'QN026', HINT = 'Somebody else has to approve it.';
     END IF;
@@ -1528,10 +1531,11 @@ GRANT EXECUTE ON FUNCTION queen.dlq_events(text, uuid, uuid, bigint, int) TO que
 --   of_record     The record.
 --   to_queue      Queue it is about to go to.
 --   to_partition  Partition.
--- Result: Whether it is in an approved plan for that place that has neither ended nor expired.
+--   repair        Payload instead of the one that was filed; NULL: none.
+-- Result: Whether it is in an approved plan, for that place and that payload, that has neither ended nor expired.
 -- Tables: queen.dead_letter_record, queen.replay_item, queen.replay_plan (read).
 -- Locks: None.
-CREATE FUNCTION queen.dlq_is_approved(of_record uuid, to_queue text, to_partition text)
+CREATE FUNCTION queen.dlq_is_approved(of_record uuid, to_queue text, to_partition text, repair json)
     RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -1542,12 +1546,13 @@ CREATE FUNCTION queen.dlq_is_approved(of_record uuid, to_queue text, to_partitio
           JOIN queen.replay_plan p ON p.plan_id = i.plan_id
          WHERE r.id = $1 AND r.status = 'approved' AND p.approved_at IS NOT NULL
            AND p.state IN ('approved', 'running', 'paused', 'canary_done') AND p.expires_at > clock_timestamp()
-           AND coalesce(p.to_queue, r.queue) = $2 AND coalesce(p.to_partition, r.partition) = $3)
+           AND coalesce(p.to_queue, r.queue) = $2 AND coalesce(p.to_partition, r.partition) = $3
+           AND p.repair_hash IS NOT DISTINCT FROM queen.repair_hash($4))
 $$;
-COMMENT ON FUNCTION queen.dlq_is_approved(uuid, text, text) IS
-'Part of other functions: whether an approved plan that goes on has this dead letter, for this destination.
-Example: SELECT queen.dlq_is_approved(id, queue, partition) FROM queen.dead_letter_record;';
-REVOKE ALL ON FUNCTION queen.dlq_is_approved(uuid, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION queen.dlq_is_approved(uuid, text, text, json) IS
+'Part of other functions: whether an approved plan that goes on has this dead letter, for this destination and payload.
+Example: SELECT queen.dlq_is_approved(id, queue, partition, NULL) FROM queen.dead_letter_record;';
+REVOKE ALL ON FUNCTION queen.dlq_is_approved(uuid, text, text, json) FROM PUBLIC;
 
 -- functions/dlq_list.sql
 
@@ -1770,9 +1775,13 @@ REVOKE ALL ON FUNCTION queen.dlq_payload(bytea, boolean) FROM PUBLIC;
 --   expires_in    After this time it is not approved, started or continued any more; at most 30 days.
 --   max_records   Refused if it selects more; at most 1000000.
 --   dry_run       Only say what it would be: nothing is written.
--- Result: {"planId", "planned", "queues": [{"queue", "records", "needsApproval"}], "needsApproval", "digest",
---         "expiresAt", "sample": up to 5 records}; planId is null for a dry run.
--- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records).
+--   repair        For one record, given by ids: the payload that dlq_repair is to send instead. Only its hash is kept. Such
+--                 a plan is approved, and carried out by dlq_repair with this payload; it cannot be run.
+-- Result: {"planId", "planned", "heldElsewhere", "queues": [{"queue", "records", "needsApproval"}], "needsApproval",
+--         "digest", "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry
+--         run. heldElsewhere: how many of these another plan that has not ended is to move too; whichever comes second
+--         counts them as gone.
+-- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records), QN002 (repair with "[REDACTED]" in it).
 -- Tables: queen.dead_letter_record, queen.queue (read); queen.replay_plan, queen.replay_item, queen.dlq_event (written).
 -- Locks: None that another call waits for.
 CREATE FUNCTION queen.dlq_plan(
@@ -1787,7 +1796,8 @@ CREATE FUNCTION queen.dlq_plan(
     auto_widen boolean DEFAULT false,
     expires_in interval DEFAULT '24 hours',
     max_records int DEFAULT 100000,
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    repair json DEFAULT NULL
 )
     RETURNS jsonb
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1803,6 +1813,7 @@ DECLARE
     path    jsonpath;
     sample  jsonb;
     queues  jsonb;
+    held    bigint;
 BEGIN
     IF btrim(coalesce(dlq_plan.reason, '')) = '' OR btrim(coalesce(dlq_plan.remediation, '')) = '' THEN
         RAISE EXCEPTION 'reason and remediation must not be blank' USING ERRCODE = '22023';
@@ -1833,6 +1844,13 @@ BEGIN
     END IF;
     IF NOT coalesce(expires_in > '0' AND expires_in <= '30 days', false) THEN
         RAISE EXCEPTION 'expires_in must be above 0 and at most 30 days' USING ERRCODE = '22023';
+    END IF;
+    IF repair IS NOT NULL AND cardinality(ids) IS DISTINCT FROM 1 THEN
+        RAISE EXCEPTION 'a repair is of one record' USING ERRCODE = '22023', HINT = 'Give its id, alone, in ids.';
+    END IF;
+    IF position('[REDACTED]' IN repair::text) > 0 THEN
+        RAISE EXCEPTION 'the payload has redacted values'
+              USING ERRCODE = 'QN002', HINT = 'Take what stands for "[REDACTED]" from its source.';
     END IF;
     FOREACH bad IN ARRAY ARRAY[dlq_plan.to_queue, dlq_plan.to_partition] LOOP
         IF btrim(bad) = '' OR length(bad) > 255 OR bad ~ '[[:cntrl:]]' THEN
@@ -1882,6 +1900,11 @@ BEGIN
       INTO sample
       FROM unnest(chosen[1:5]) WITH ORDINALITY c(id, n) JOIN queen.dead_letter_record r ON r.id = c.id;
 
+    SELECT count(DISTINCT i.dlq_id) INTO held
+      FROM queen.replay_plan p JOIN queen.replay_item i ON i.plan_id = p.plan_id AND i.state = 'planned'
+     WHERE p.tenant = me AND p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+       AND p.expires_at > clock_timestamp() AND i.dlq_id IN (SELECT unnest(chosen));
+
     plan.plan_id := gen_random_uuid();
     plan.tenant := me;
     plan.state := 'planned';
@@ -1897,6 +1920,7 @@ BEGIN
     plan.max_records := dlq_plan.max_records;
     plan.expires_at := clock_timestamp() + expires_in;
     plan.planned := cardinality(chosen);
+    plan.repair_hash := queen.repair_hash(repair);
     plan.planned_by := queen.actor();
     plan.planned_at := clock_timestamp();
     plan.digest := queen.replay_digest(plan, chosen);
@@ -1912,19 +1936,21 @@ BEGIN
             'reason', plan.reason, 'remediation', plan.remediation, 'selection', plan.selection, 'planned', plan.planned,
             'toQueue', plan.to_queue, 'toPartition', plan.to_partition, 'rate', plan.rate, 'canary', plan.canary,
             'autoWiden', plan.auto_widen, 'expiresAt', plan.expires_at, 'needsApproval', plan.needs_approval,
-            'digest', plan.digest));
+            'digest', plan.digest, 'repairHash', plan.repair_hash, 'heldElsewhere', held));
     END IF;
     RETURN jsonb_build_object(
-        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned, 'queues', queues,
-        'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at, 'sample', sample);
+        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned,
+        'heldElsewhere', held, 'queues', queues,
+        'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at,
+        'repairHash', plan.repair_hash, 'sample', sample);
 END
 $$;
 
-COMMENT ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) IS
+COMMENT ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) IS
 'Plans a replay of dead letters: which, where to, how fast. Nothing moves before dlq_run.
 Example: SELECT queen.dlq_plan(''warehouse was down'', ''change 4711'', filter => ''{"queue": "orders", "class": "transient"}'', dry_run => true);';
-REVOKE ALL ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) TO queen_operator, queen_sidecar;
+REVOKE ALL ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) TO queen_operator, queen_sidecar;
 
 -- functions/dlq_plan_status.sql
 
@@ -1937,7 +1963,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, 
 -- Result: {"planId", "state", "phase", "planned", "moved", "duplicate", "failed", "gone", "refused", "remaining", "rate",
 --         "canary": {"size", "replayed", "duplicate", "failed", "gone", "refused", "remaining", "failedAgain", "settled",
 --         "stillPending"} of exactly the canary's messages, "autoWiden", "needsApproval", "reason", "remediation",
---         "selection", "toQueue", "toPartition", "maxRecords", "digest", "plannedBy", "plannedAt", "approvedBy",
+--         "selection", "toQueue", "toPartition", "maxRecords", "digest", "repairHash", "plannedBy", "plannedAt", "approvedBy",
 --         "approvedAt", "approvalNote", "startedBy", "startedAt", "endedAt", "expiresAt", "errors": up to 5 of failed
 --         and refused records [{"dlqId", "state", "error"}]}.
 --         state: planned, approved, running, paused, canary_done (stopped until dlq_widen), done, cancelled, expired.
@@ -1973,6 +1999,7 @@ BEGIN
         'needsApproval', p.needs_approval, 'reason', p.reason, 'remediation', p.remediation, 'selection', p.selection)
         || jsonb_build_object(
         'toQueue', p.to_queue, 'toPartition', p.to_partition, 'maxRecords', p.max_records, 'digest', p.digest,
+        'repairHash', p.repair_hash,
         'plannedBy', p.planned_by, 'plannedAt', p.planned_at, 'approvedBy', p.approved_by, 'approvedAt', p.approved_at,
         'approvalNote', p.approval_note, 'startedBy', p.started_by, 'startedAt', p.started_at, 'endedAt', p.ended_at,
         'expiresAt', p.expires_at, 'errors', coalesce(errors, '[]'));
@@ -2039,16 +2066,18 @@ GRANT EXECUTE ON FUNCTION queen.dlq_record_json(uuid, boolean) TO queen_viewer, 
 -- original. The record is not edited: it stays as evidence, with status replayed.
 --
 -- Arguments:
---   dlq_id        The record, not decided on yet; approved, if its queue has requireApproval.
+--   dlq_id        The record, not decided on yet. If its queue has requireApproval, it must be in a plan that somebody else
+--                 has approved and that was made for this payload (argument repair of dlq_plan) and destination. The plan is
+--                 done with it.
 --   payload       The payload instead of the stored one; any JSON.
 --   reason        Why; not blank.
 --   to_queue      Queue, created if missing; by default its own.
 --   to_partition  Partition, created if missing; by default its own.
 -- Result: As dlq_move_v1, with partitionId; result is repaired.
--- Errors: QN027 (no such record), QN022 (not approved), 22023 (reason blank), QN002 (no payload, or one with "[REDACTED]"
+-- Errors: QN027 (no such record), QN022 (this payload is not approved), 22023 (reason blank), QN002 (no payload, or one with "[REDACTED]"
 --         in it), QN003 (payload too large), QN001 (bad name); QN009, QN010 (encrypted destination, no usable key).
--- Tables: As dlq_move_v1; queen.dead_letter_record (updated), queen.dlq_event (written).
--- Locks: As dlq_move_v1.
+-- Tables: As dlq_move_v1; queen.dead_letter_record, queen.replay_plan, queen.replay_item (updated), queen.dlq_event (written).
+-- Locks: The plan, if there is one; then as dlq_move_v1.
 CREATE FUNCTION queen.dlq_repair(
     dlq_id uuid,
     payload json,
@@ -2061,7 +2090,10 @@ CREATE FUNCTION queen.dlq_repair(
     SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
+    me      constant uuid := queen.current_tenant();
+    new     constant text := queen.repair_hash(payload);
     old     text;
+    plan    uuid;
     verdict jsonb;
 BEGIN
     IF btrim(coalesce(reason, '')) = '' THEN
@@ -2075,18 +2107,44 @@ BEGIN
         RAISE EXCEPTION 'the payload has redacted values'
               USING ERRCODE = 'QN002', HINT = 'Take what stands for "[REDACTED]" from its source.';
     END IF;
+    -- Plans before records, as everywhere.
+    SELECT p.plan_id INTO plan
+      FROM queen.dead_letter_record r
+      JOIN queen.replay_item i ON i.dlq_id = r.id
+      JOIN queen.replay_plan p ON p.plan_id = i.plan_id
+     WHERE r.id = dlq_repair.dlq_id AND p.tenant = me AND p.repair_hash = new
+       AND p.state = 'approved' AND p.expires_at > clock_timestamp()
+       AND coalesce(p.to_queue, r.queue) = coalesce(btrim(dlq_repair.to_queue), r.queue)
+       AND coalesce(p.to_partition, r.partition) = coalesce(btrim(dlq_repair.to_partition), r.partition)
+     ORDER BY p.planned_at LIMIT 1
+       FOR UPDATE OF p;
+    IF FOUND THEN
+        -- As it was approved.
+        PERFORM queen.replay_plan_lock(plan, ARRAY['approved'], 'carried out', true);
+    END IF;
     -- Of what was pushed; where that could not be opened, of what is stored.
     SELECT coalesce(r.payload_hash, encode(sha256(r.payload), 'hex')) INTO old FROM queen.dead_letter_record r
-     WHERE r.id = dlq_repair.dlq_id AND r.tenant = queen.current_tenant() AND r.status IN ('pending', 'approved')
+     WHERE r.id = dlq_repair.dlq_id AND r.tenant = me AND r.status IN ('pending', 'approved')
        FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dead letter % to repair', dlq_repair.dlq_id USING ERRCODE = 'QN027';
     END IF;
     verdict := queen.dlq_replay_row(dlq_repair.dlq_id, to_queue, to_partition, payload);
-    PERFORM queen.dlq_audit('repaired', dlq_repair.dlq_id, NULL, NULL, (verdict -> 'detail') || jsonb_build_object(
+    PERFORM queen.dlq_audit('repaired', dlq_repair.dlq_id, plan, NULL, (verdict -> 'detail') || jsonb_build_object(
         'reason', reason,
         'originalPayloadHash', old,
-        'payloadHash', encode(sha256(convert_to(payload::text, 'UTF8')), 'hex')));
+        'payloadHash', new));
+    IF plan IS NOT NULL THEN
+        UPDATE queen.replay_item i
+           SET state = 'moved', message_id = (verdict ->> 'messageId')::uuid,
+               to_partition_id = (verdict ->> 'partitionId')::uuid, at_offset = (verdict ->> 'offset')::bigint,
+               done_at = clock_timestamp()
+         WHERE i.plan_id = plan AND i.dlq_id = dlq_repair.dlq_id;
+        UPDATE queen.replay_plan p
+           SET next_n = p.planned, moved = 1, started_by = queen.actor(), started_at = clock_timestamp()
+         WHERE p.plan_id = plan;
+        PERFORM queen.replay_plan_end(plan, 'done', queen.actor());
+    END IF;
     RETURN (verdict - 'detail') || '{"result": "repaired"}';
 END
 $$;
@@ -2167,7 +2225,7 @@ GRANT EXECUTE ON FUNCTION queen.dlq_resume_plan(uuid) TO queen_operator, queen_s
 -- Arguments:
 --   plan_id  The plan.
 -- Result: As dlq_plan_status.
--- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
+-- Errors: QN020 (no such plan), QN021 (other state, or for a repair), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
 --         limit), QN022 (not approved).
 -- Tables: queen.replay_plan (updated), queen.dlq_event (written).
 -- Locks: The plan, until the transaction ends.
@@ -2180,6 +2238,10 @@ DECLARE
     p queen.replay_plan;
 BEGIN
     p := queen.replay_plan_lock(dlq_run.plan_id, ARRAY['planned', 'approved'], 'started', true);
+    IF p.repair_hash IS NOT NULL THEN
+        RAISE EXCEPTION 'replay plan % is for a repair: it cannot be started', p.plan_id
+              USING ERRCODE = 'QN021', HINT = 'Call queen.dlq_repair, with the payload that the plan was made with.';
+    END IF;
     -- As the queues are now: an option that was set after the plan was made counts.
     IF p.approved_at IS NULL AND (p.needs_approval OR EXISTS (
            SELECT FROM (SELECT DISTINCT r.queue FROM queen.replay_item i
@@ -2309,7 +2371,7 @@ GRANT EXECUTE ON FUNCTION queen.drop_consumer_group(text, text, boolean) TO quee
 --   queue  Queue name.
 -- Result: true if there was such a queue.
 -- Errors: QN001 (bad name).
--- Tables: All of schema queen (deleted from).
+-- Tables: All of schema queen (deleted from); queen.dlq_event (written).
 -- Locks: The queue, then its cursors, then its partitions, both ascending, until the transaction ends; waits for pops,
 --        acks, pushes and housekeeping under way, and they for it.
 CREATE FUNCTION queen.drop_queue(queue text)
@@ -3080,6 +3142,28 @@ Example: SELECT queen.renew_lease_json(gen_random_uuid());';
 REVOKE ALL ON FUNCTION queen.renew_lease_json(uuid, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queen.renew_lease_json(uuid, int) TO queen_sidecar;
 
+-- functions/repair_hash.sql
+
+-- queen.repair_hash: what stands for the payload of a repair in plans, approvals and the audit. Internal, granted to nobody.
+--
+-- Arguments:
+--   payload  The payload.
+-- Result: SHA-256 of its text, byte for byte, in hex; NULL for NULL.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.repair_hash(payload json)
+    RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT encode(sha256(convert_to($1::text, 'UTF8')), 'hex')
+$$;
+
+COMMENT ON FUNCTION queen.repair_hash(json) IS
+'Part of other functions: the hash that an approval of a repair is for.
+Example: SELECT queen.repair_hash(''{"id": 7}'');';
+REVOKE ALL ON FUNCTION queen.repair_hash(json) FROM PUBLIC;
+
 -- functions/replay_batch.sql
 
 -- queen.replay_batch: move what the running plans' rates allow now. Internal, granted to nobody.
@@ -3266,7 +3350,8 @@ REVOKE ALL ON FUNCTION queen.replay_batch(uuid) FROM PUBLIC;
 
 -- queen.replay_canary: what became of the first messages of a plan. Internal, granted to nobody.
 --
--- Of exactly those messages, in the consumer group that had given up on them.
+-- Of exactly those messages, in the consumer group that had given up on them. One that failed again stays so, whatever
+-- becomes of the record of that: deleted, purged, moved, discarded or replayed.
 --
 -- Arguments:
 --   id    The plan.
@@ -3291,6 +3376,7 @@ CREATE FUNCTION queen.replay_canary(id uuid, size int)
     seen AS (
         SELECT i.state,
                i.state IN ('moved', 'duplicate') AS there,
+               i.failed_again OR
                EXISTS (SELECT FROM queen.dead_letter_record r
                         WHERE r.partition_id = i.to_partition_id AND r.consumer_group = i.consumer_group
                           AND r.at_offset = i.at_offset) AS again,
@@ -3336,7 +3422,8 @@ CREATE FUNCTION queen.replay_digest(plan queen.replay_plan, ids uuid[])
     SELECT encode(sha256(convert_to(
         concat_ws(E'\n', jsonb_build_array(
             $1.plan_id, $1.tenant, $1.reason, $1.remediation, $1.selection, $1.to_queue, $1.to_partition, $1.rate,
-            $1.canary, $1.auto_widen, $1.max_records, $1.expires_at, $1.planned_by, $1.needs_approval),
+            $1.canary, $1.auto_widen, $1.max_records, $1.expires_at, $1.planned_by, $1.needs_approval,
+            $1.repair_hash),
             array_to_string($2, ',')), 'UTF8')), 'hex')
 $$;
 
@@ -3344,6 +3431,44 @@ COMMENT ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) IS
 'Part of other functions: one hash over what a plan decides.
 Example: SELECT queen.replay_digest(p, ARRAY[]::uuid[]) FROM queen.replay_plan p;';
 REVOKE ALL ON FUNCTION queen.replay_digest(queen.replay_plan, uuid[]) FROM PUBLIC;
+
+-- functions/replay_failed_again.sql
+
+-- queen.replay_failed_again: a plan keeps what it was told by a dead letter that is deleted. Internal: a trigger of
+-- queen.dead_letter_record.
+--
+-- That a replayed message has failed again shows by its new dead letter. When that is deleted, purged or moved, the plans
+-- that had replayed the message note it, so that a canary does not become clean by being swept up. Which plans: the audit
+-- knows, which nobody changes.
+--
+-- Tables: queen.dlq_event (read), queen.replay_item (updated).
+-- Locks: The items of the plans, until the transaction ends.
+CREATE FUNCTION queen.replay_failed_again()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off
+    AS $$
+BEGIN
+    -- Most dead letters are of messages that nobody had replayed: those are not looked up.
+    UPDATE queen.replay_item i SET failed_again = true
+      FROM before b
+      JOIN queen.dlq_event e ON e.detail ->> 'messageId' = b.message_id::text AND e.detail ? 'messageId'
+     WHERE (b.hops > 0 OR b.transaction_id LIKE 'dlq:%' OR b.transaction_id LIKE 'repair:%')
+       AND i.plan_id = e.plan_id AND i.dlq_id = e.dlq_id AND i.message_id = b.message_id
+       AND i.consumer_group = b.consumer_group AND NOT i.failed_again;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION queen.replay_failed_again() IS
+'Part of queen.dead_letter_record: plans remember what failed again when its record goes. A trigger, which nobody calls.
+Example: SELECT failed_again FROM queen.replay_item;';
+REVOKE ALL ON FUNCTION queen.replay_failed_again() FROM PUBLIC;
+
+CREATE TRIGGER replay_failed_again_delete AFTER DELETE ON queen.dead_letter_record
+    REFERENCING OLD TABLE AS before
+    FOR EACH STATEMENT EXECUTE FUNCTION queen.replay_failed_again();
 
 -- functions/replay_plan_end.sql
 
@@ -3514,21 +3639,46 @@ GRANT EXECUTE ON FUNCTION queen.resume_group(text, text) TO queen_operator, quee
 -- a background worker runs (setting queen.worker_databases).
 --
 -- Arguments:
---   max_ms  Come back after so many milliseconds, or when no plan of the tenant is running.
---   result  Result; what is passed in does not matter.
+--   max_ms       Come back after so many milliseconds, or when no plan is running.
+--   all_tenants  Plans of every tenant, as the background worker does, and not of the session's alone. For who may set
+--                queen.tenant, and so could see to each in turn.
+--   result       Result; what is passed in does not matter.
 -- Result: result: {"handled": records, whatever came of them, "running": whether there is more to do}.
--- Errors: 25001 (inside a transaction block, or called by a function); 22023 (max_ms below 0).
+-- Errors: 25001 (inside a transaction block, or called by a function); 22023 (max_ms below 0); 42501 (all
+--         tenants, without the right to set queen.tenant).
 -- Tables: As replay_batch.
 -- Locks: As replay_batch, batch by batch.
-CREATE PROCEDURE queen.run_replays(max_ms int DEFAULT 1000, INOUT result jsonb DEFAULT NULL)
+CREATE PROCEDURE queen.run_replays(max_ms int DEFAULT 1000, all_tenants boolean DEFAULT false, INOUT result jsonb DEFAULT NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'queen_run_replays';
 
-COMMENT ON PROCEDURE queen.run_replays(int, jsonb) IS
+COMMENT ON PROCEDURE queen.run_replays(int, boolean, jsonb) IS
 'Runs the replay plans that are started, for so many milliseconds. Not inside a transaction block.
 Example: CALL queen.run_replays(1000);';
-REVOKE ALL ON PROCEDURE queen.run_replays(int, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE queen.run_replays(int, jsonb) TO queen_operator, queen_sidecar;
+REVOKE ALL ON PROCEDURE queen.run_replays(int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE queen.run_replays(int, boolean, jsonb) TO queen_operator, queen_sidecar;
+
+-- functions/same_person.sql
+
+-- queen.same_person: whether two actors count as one person. Internal, granted to nobody.
+--
+-- A name that differs only in case, in spaces, in characters that are not seen or in how a character is encoded is the same
+-- name: an authority that spells somebody in two ways does not make two people of them.
+--
+-- Arguments:
+--   one, other  What queen.actor() said, then and now.
+-- Result: Whether they are the same; NULL if one of them is.
+-- Tables: None.
+-- Locks: None.
+CREATE FUNCTION queen.same_person(one text, other text)
+    RETURNS boolean
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'queen_same_person';
+
+COMMENT ON FUNCTION queen.same_person(text, text) IS
+'Part of other functions: whether two actors count as one person.
+Example: SELECT queen.same_person(''Ann'', '' ann'');';
+REVOKE ALL ON FUNCTION queen.same_person(text, text) FROM PUBLIC;
 
 -- functions/seek.sql
 

@@ -14,7 +14,8 @@
 -- Result: All effective options, one flat object.
 -- Errors: QN001 (bad name); QN006 (value of the wrong type or out of range); QN007 (unknown option); 22023
 --         (unknown mode).
--- Tables: queen.queue (written).
+-- Tables: queen.queue (written); queen.dlq_event (written, when an option changes that says who decides about dead
+--         letters, or what is kept of them).
 -- Locks: The name of the queue, until the transaction ends. Pushes and pops do not wait for it.
 CREATE FUNCTION queen.configure(queue text, options jsonb DEFAULT '{}', mode text DEFAULT 'merge')
     RETURNS jsonb

@@ -6,7 +6,7 @@
 --   plan_id  The plan, in state planned.
 --   note     For the audit.
 -- Result: As dlq_plan_status.
--- Errors: QN020 (no such plan), QN026 (the caller made the plan), QN021 (not planned), QN023 (expired), QN025 (over its
+-- Errors: QN020 (no such plan), QN026 (the caller made the plan, by whatever spelling of the name), QN021 (not planned), QN023 (expired), QN025 (over its
 --         limit), QN024 (not what was planned).
 -- Tables: queen.replay_plan, queen.dead_letter_record (updated), queen.dlq_event (written).
 -- Locks: The plan, then its records, until the transaction ends.
@@ -20,7 +20,7 @@ DECLARE
     who constant text := queen.actor();
 BEGIN
     IF EXISTS (SELECT FROM queen.replay_plan r
-                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND r.planned_by = who) THEN
+                WHERE r.plan_id = dlq_approve.plan_id AND r.tenant = queen.current_tenant() AND queen.same_person(r.planned_by, who)) THEN
         RAISE EXCEPTION 'replay plan % was made by the same person', dlq_approve.plan_id
               USING ERRCODE = 'QN026', HINT = 'Somebody else has to approve it.';
     END IF;

@@ -17,9 +17,13 @@
 --   expires_in    After this time it is not approved, started or continued any more; at most 30 days.
 --   max_records   Refused if it selects more; at most 1000000.
 --   dry_run       Only say what it would be: nothing is written.
--- Result: {"planId", "planned", "queues": [{"queue", "records", "needsApproval"}], "needsApproval", "digest",
---         "expiresAt", "sample": up to 5 records}; planId is null for a dry run.
--- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records).
+--   repair        For one record, given by ids: the payload that dlq_repair is to send instead. Only its hash is kept. Such
+--                 a plan is approved, and carried out by dlq_repair with this payload; it cannot be run.
+-- Result: {"planId", "planned", "heldElsewhere", "queues": [{"queue", "records", "needsApproval"}], "needsApproval",
+--         "digest", "expiresAt", "repairHash": hex SHA-256 or null, "sample": up to 5 records}; planId is null for a dry
+--         run. heldElsewhere: how many of these another plan that has not ended is to move too; whichever comes second
+--         counts them as gone.
+-- Errors: 22023 (bad argument), QN001 (bad name), QN025 (more than max_records), QN002 (repair with "[REDACTED]" in it).
 -- Tables: queen.dead_letter_record, queen.queue (read); queen.replay_plan, queen.replay_item, queen.dlq_event (written).
 -- Locks: None that another call waits for.
 CREATE FUNCTION queen.dlq_plan(
@@ -34,7 +38,8 @@ CREATE FUNCTION queen.dlq_plan(
     auto_widen boolean DEFAULT false,
     expires_in interval DEFAULT '24 hours',
     max_records int DEFAULT 100000,
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    repair json DEFAULT NULL
 )
     RETURNS jsonb
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -50,6 +55,7 @@ DECLARE
     path    jsonpath;
     sample  jsonb;
     queues  jsonb;
+    held    bigint;
 BEGIN
     IF btrim(coalesce(dlq_plan.reason, '')) = '' OR btrim(coalesce(dlq_plan.remediation, '')) = '' THEN
         RAISE EXCEPTION 'reason and remediation must not be blank' USING ERRCODE = '22023';
@@ -80,6 +86,13 @@ BEGIN
     END IF;
     IF NOT coalesce(expires_in > '0' AND expires_in <= '30 days', false) THEN
         RAISE EXCEPTION 'expires_in must be above 0 and at most 30 days' USING ERRCODE = '22023';
+    END IF;
+    IF repair IS NOT NULL AND cardinality(ids) IS DISTINCT FROM 1 THEN
+        RAISE EXCEPTION 'a repair is of one record' USING ERRCODE = '22023', HINT = 'Give its id, alone, in ids.';
+    END IF;
+    IF position('[REDACTED]' IN repair::text) > 0 THEN
+        RAISE EXCEPTION 'the payload has redacted values'
+              USING ERRCODE = 'QN002', HINT = 'Take what stands for "[REDACTED]" from its source.';
     END IF;
     FOREACH bad IN ARRAY ARRAY[dlq_plan.to_queue, dlq_plan.to_partition] LOOP
         IF btrim(bad) = '' OR length(bad) > 255 OR bad ~ '[[:cntrl:]]' THEN
@@ -129,6 +142,11 @@ BEGIN
       INTO sample
       FROM unnest(chosen[1:5]) WITH ORDINALITY c(id, n) JOIN queen.dead_letter_record r ON r.id = c.id;
 
+    SELECT count(DISTINCT i.dlq_id) INTO held
+      FROM queen.replay_plan p JOIN queen.replay_item i ON i.plan_id = p.plan_id AND i.state = 'planned'
+     WHERE p.tenant = me AND p.state IN ('planned', 'approved', 'running', 'paused', 'canary_done')
+       AND p.expires_at > clock_timestamp() AND i.dlq_id IN (SELECT unnest(chosen));
+
     plan.plan_id := gen_random_uuid();
     plan.tenant := me;
     plan.state := 'planned';
@@ -144,6 +162,7 @@ BEGIN
     plan.max_records := dlq_plan.max_records;
     plan.expires_at := clock_timestamp() + expires_in;
     plan.planned := cardinality(chosen);
+    plan.repair_hash := queen.repair_hash(repair);
     plan.planned_by := queen.actor();
     plan.planned_at := clock_timestamp();
     plan.digest := queen.replay_digest(plan, chosen);
@@ -159,16 +178,18 @@ BEGIN
             'reason', plan.reason, 'remediation', plan.remediation, 'selection', plan.selection, 'planned', plan.planned,
             'toQueue', plan.to_queue, 'toPartition', plan.to_partition, 'rate', plan.rate, 'canary', plan.canary,
             'autoWiden', plan.auto_widen, 'expiresAt', plan.expires_at, 'needsApproval', plan.needs_approval,
-            'digest', plan.digest));
+            'digest', plan.digest, 'repairHash', plan.repair_hash, 'heldElsewhere', held));
     END IF;
     RETURN jsonb_build_object(
-        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned, 'queues', queues,
-        'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at, 'sample', sample);
+        'planId', CASE WHEN NOT coalesce(dry_run, false) THEN plan.plan_id END, 'planned', plan.planned,
+        'heldElsewhere', held, 'queues', queues,
+        'needsApproval', plan.needs_approval, 'digest', plan.digest, 'expiresAt', plan.expires_at,
+        'repairHash', plan.repair_hash, 'sample', sample);
 END
 $$;
 
-COMMENT ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) IS
+COMMENT ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) IS
 'Plans a replay of dead letters: which, where to, how fast. Nothing moves before dlq_run.
 Example: SELECT queen.dlq_plan(''warehouse was down'', ''change 4711'', filter => ''{"queue": "orders", "class": "transient"}'', dry_run => true);';
-REVOKE ALL ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean) TO queen_operator, queen_sidecar;
+REVOKE ALL ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queen.dlq_plan(text, text, uuid[], jsonb, text, text, numeric, int, boolean, interval, int, boolean, json) TO queen_operator, queen_sidecar;

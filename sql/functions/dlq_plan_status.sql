@@ -7,7 +7,7 @@
 -- Result: {"planId", "state", "phase", "planned", "moved", "duplicate", "failed", "gone", "refused", "remaining", "rate",
 --         "canary": {"size", "replayed", "duplicate", "failed", "gone", "refused", "remaining", "failedAgain", "settled",
 --         "stillPending"} of exactly the canary's messages, "autoWiden", "needsApproval", "reason", "remediation",
---         "selection", "toQueue", "toPartition", "maxRecords", "digest", "plannedBy", "plannedAt", "approvedBy",
+--         "selection", "toQueue", "toPartition", "maxRecords", "digest", "repairHash", "plannedBy", "plannedAt", "approvedBy",
 --         "approvedAt", "approvalNote", "startedBy", "startedAt", "endedAt", "expiresAt", "errors": up to 5 of failed
 --         and refused records [{"dlqId", "state", "error"}]}.
 --         state: planned, approved, running, paused, canary_done (stopped until dlq_widen), done, cancelled, expired.
@@ -43,6 +43,7 @@ BEGIN
         'needsApproval', p.needs_approval, 'reason', p.reason, 'remediation', p.remediation, 'selection', p.selection)
         || jsonb_build_object(
         'toQueue', p.to_queue, 'toPartition', p.to_partition, 'maxRecords', p.max_records, 'digest', p.digest,
+        'repairHash', p.repair_hash,
         'plannedBy', p.planned_by, 'plannedAt', p.planned_at, 'approvedBy', p.approved_by, 'approvedAt', p.approved_at,
         'approvalNote', p.approval_note, 'startedBy', p.started_by, 'startedAt', p.started_at, 'endedAt', p.ended_at,
         'expiresAt', p.expires_at, 'errors', coalesce(errors, '[]'));

@@ -5,7 +5,7 @@
 -- Arguments:
 --   plan_id  The plan.
 -- Result: As dlq_plan_status.
--- Errors: QN020 (no such plan), QN021 (other state), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
+-- Errors: QN020 (no such plan), QN021 (other state, or for a repair), QN023 (expired), QN024 (not what was planned or approved), QN025 (over its
 --         limit), QN022 (not approved).
 -- Tables: queen.replay_plan (updated), queen.dlq_event (written).
 -- Locks: The plan, until the transaction ends.
@@ -18,6 +18,10 @@ DECLARE
     p queen.replay_plan;
 BEGIN
     p := queen.replay_plan_lock(dlq_run.plan_id, ARRAY['planned', 'approved'], 'started', true);
+    IF p.repair_hash IS NOT NULL THEN
+        RAISE EXCEPTION 'replay plan % is for a repair: it cannot be started', p.plan_id
+              USING ERRCODE = 'QN021', HINT = 'Call queen.dlq_repair, with the payload that the plan was made with.';
+    END IF;
     -- As the queues are now: an option that was set after the plan was made counts.
     IF p.approved_at IS NULL AND (p.needs_approval OR EXISTS (
            SELECT FROM (SELECT DISTINCT r.queue FROM queen.replay_item i

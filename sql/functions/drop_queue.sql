@@ -7,7 +7,7 @@
 --   queue  Queue name.
 -- Result: true if there was such a queue.
 -- Errors: QN001 (bad name).
--- Tables: All of schema queen (deleted from).
+-- Tables: All of schema queen (deleted from); queen.dlq_event (written).
 -- Locks: The queue, then its cursors, then its partitions, both ascending, until the transaction ends; waits for pops,
 --        acks, pushes and housekeeping under way, and they for it.
 CREATE FUNCTION queen.drop_queue(queue text)

@@ -1,6 +1,7 @@
 -- queen.replay_canary: what became of the first messages of a plan. Internal, granted to nobody.
 --
--- Of exactly those messages, in the consumer group that had given up on them.
+-- Of exactly those messages, in the consumer group that had given up on them. One that failed again stays so, whatever
+-- becomes of the record of that: deleted, purged, moved, discarded or replayed.
 --
 -- Arguments:
 --   id    The plan.
@@ -25,6 +26,7 @@ CREATE FUNCTION queen.replay_canary(id uuid, size int)
     seen AS (
         SELECT i.state,
                i.state IN ('moved', 'duplicate') AS there,
+               i.failed_again OR
                EXISTS (SELECT FROM queen.dead_letter_record r
                         WHERE r.partition_id = i.to_partition_id AND r.consumer_group = i.consumer_group
                           AND r.at_offset = i.at_offset) AS again,

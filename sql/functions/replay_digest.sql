@@ -16,7 +16,8 @@ CREATE FUNCTION queen.replay_digest(plan queen.replay_plan, ids uuid[])
     SELECT encode(sha256(convert_to(
         concat_ws(E'\n', jsonb_build_array(
             $1.plan_id, $1.tenant, $1.reason, $1.remediation, $1.selection, $1.to_queue, $1.to_partition, $1.rate,
-            $1.canary, $1.auto_widen, $1.max_records, $1.expires_at, $1.planned_by, $1.needs_approval),
+            $1.canary, $1.auto_widen, $1.max_records, $1.expires_at, $1.planned_by, $1.needs_approval,
+            $1.repair_hash),
             array_to_string($2, ',')), 'UTF8')), 'hex')
 $$;
 

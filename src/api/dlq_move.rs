@@ -29,7 +29,7 @@ pub fn dlq_move_v1(call: &Call) -> Result<Datum> {
     let Some(record) = dead_letter::lock(tenant, dlq_id) else {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
-    check_approval(&record, to)?;
+    check_approval(&record, to, None)?;
     let Some(replayed) = replay(&record, to, None)? else {
         let verdict = serde_json::json!({"result": "redacted", "dlqId": id::format(dlq_id)});
         return Ok(call.value(jsonb(&verdict.to_string())));
@@ -56,7 +56,7 @@ pub fn dlq_replay_row(call: &Call) -> Result<Datum> {
     let Some(record) = dead_letter::lock_open(dlq_id) else {
         return Ok(call.value(jsonb(&serde_json::json!({"result": "gone", "dlqId": id::format(dlq_id)}).to_string())));
     };
-    check_approval(&record, to)?;
+    check_approval(&record, to, payload)?;
     let Some(replayed) = replay(&record, to, payload)? else {
         let verdict = serde_json::json!({
             "result": "refused", "dlqId": id::format(dlq_id), "error": "redacted, and the log has lost the message",

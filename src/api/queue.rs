@@ -34,6 +34,7 @@ pub fn configure(call: &Call) -> Result<Datum> {
         None => {
             let options = QueueOptions::configured_default().merge(given, mode)?;
             queue::create(&tables, tenant, name, options.clone())?;
+            audit_governance(name, &QueueOptions::configured_default(), &options);
             options
         }
     };
@@ -50,6 +51,7 @@ pub fn configure(call: &Call) -> Result<Datum> {
 fn changed(tables: &Tables, queue: &queue::Queue, given: &str, mode: Mode) -> Result<QueueOptions> {
     let options = queue.options.merge(given, mode)?;
     queue::set_options(queue.qid, &options);
+    audit_governance(&queue.name, &queue.options, &options);
     if (&options.namespace, &options.task) != (&queue.options.namespace, &queue.options.task) {
         // Pops of the new namespace or task find what is there already.
         commit::wake(queue.qid);
@@ -65,6 +67,13 @@ fn changed(tables: &Tables, queue: &queue::Queue, given: &str, mode: Mode) -> Re
     Ok(options)
 }
 
+/// Who decides about dead letters, and what is kept of them, does not change silently.
+fn audit_governance(queue: &str, from: &QueueOptions, to: &QueueOptions) {
+    if let Some(changes) = from.governance_changes(to) {
+        audit::note("queue_configured", None, Some(queue), &serde_json::json!({"options": changes}));
+    }
+}
+
 /// `queen.drop_queue(queue) → boolean`: the queue, everything in it and its dead letters.
 ///
 /// Locks the name, then hints and cursors, then every partition in order of name: it waits for pops, acks and pushes under
@@ -78,11 +87,7 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
     queue::lock_name(tenant, name);
     let Some(queue) = queue::find(&tables, tenant, name)? else { return Ok(call.value(Value::Bool(false))) };
     // Before the lanes, as a move of one of them does; once more at the end, for what is filed meanwhile.
-    let dead_letters = "DELETE FROM queen.dead_letter_record WHERE qid = $1";
-    let records = dead_letter::purge(tenant, name, None);
-    if records > 0 {
-        audit::note("purged", None, Some(name), &serde_json::json!({"records": records, "queueDropped": true}));
-    }
+    let mut records = dead_letter::purge(tenant, name, None);
     crate::rows::subscription::lock_creation(queue.qid);
     let hints = "DELETE FROM queen.ready r USING queen.subscription s WHERE s.qid = $1 AND r.gid = s.gid";
     delete(queue.qid, &[hints]);
@@ -99,11 +104,14 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
             "DELETE FROM queen.trimmed t USING queen.partition p WHERE p.qid = $1 AND t.pid = p.pid",
             "DELETE FROM queen.subscription WHERE qid = $1",
             "DELETE FROM queen.dropped_duplicate WHERE qid = $1",
-            dead_letters,
             "DELETE FROM queen.partition WHERE qid = $1",
             "DELETE FROM queen.queue WHERE qid = $1",
         ],
     );
+    records += dead_letter::purge(tenant, name, None);
+    // What it was governed by is told too: whoever creates it anew begins with the defaults.
+    let governance = QueueOptions::configured_default().governance_changes(&queue.options);
+    audit::note("queue_dropped", None, Some(name), &serde_json::json!({"records": records, "options": governance}));
     // Groups that wait have to subscribe again, before the queue gets its next first message.
     commit::wake(queue.qid);
     Ok(call.value(Value::Bool(true)))

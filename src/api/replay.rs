@@ -6,7 +6,7 @@ use crate::guc;
 use crate::pg::call::{Call, jsonb};
 use crate::pg::value::Value;
 use crate::pg::wakeup::Waiter;
-use crate::pg::{clock, procedure};
+use crate::pg::{clock, privilege, procedure};
 use crate::rows::replay_plan;
 use pgrx::pg_sys::Datum;
 
@@ -15,9 +15,16 @@ pub fn actor(call: &Call) -> Result<Datum> {
     Ok(call.value(Value::Text(&guc::actor()?)))
 }
 
-/// `CALL queen.run_replays(max_ms, result)`
+/// `queen.same_person(one, other) → boolean`
+pub fn same_person(call: &Call) -> Result<Datum> {
+    let same = queen_core::person::same(call.required_text(0, "one")?, call.required_text(1, "other")?);
+    Ok(call.value(Value::Bool(same)))
+}
+
+/// `CALL queen.run_replays(max_ms, all_tenants, result)`
 ///
-/// Batch after batch, each in a transaction of its own, until the time is up or no plan of the tenant runs. How many
+/// Batch after batch, each in a transaction of its own, until the time is up or no plan runs, of the
+/// session's tenant or of all. How many
 /// messages a batch has is the plan's business: see `queen.replay_batch`.
 pub fn run_replays(call: &Call) -> Result<Datum> {
     if !call.may_commit() {
@@ -25,12 +32,19 @@ pub fn run_replays(call: &Call) -> Result<Datum> {
             .with_hint("It commits after each batch; call it on its own."));
     }
     let max_ms = arguments::not_negative(call.int4(0), "max_ms", 1000)?;
-    let tenant = guc::tenant()?;
+    let tenant = match call.bool(1) {
+        Some(true) if privilege::may_set(c"queen.tenant") => None,
+        Some(true) => {
+            return Err(error(ErrorKind::PermissionDenied, "plans of all tenants are run by who may set queen.tenant")
+                .with_hint("GRANT SET ON PARAMETER queen.tenant, or leave all_tenants out."));
+        }
+        _ => Some(guc::tenant()?),
+    };
     let end = clock::now() + i64::from(max_ms) * 1000;
     let (mut handled, mut running) = (0_i64, true);
     procedure::with_commits(|commits| {
         loop {
-            let batch = commits.with_snapshot(|| replay_plan::batch(Some(tenant)));
+            let batch = commits.with_snapshot(|| replay_plan::batch(tenant));
             commits.commit();
             handled += i64::from(batch.handled);
             let Some(wait) = batch.wait_ms else {

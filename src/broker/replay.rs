@@ -61,18 +61,19 @@ impl Replayed {
 }
 
 /// Refuses where the record's queue wants an approval and the record has none: of a plan that has not ended, is not past its
-/// time, and goes to the same place.
-pub fn check_approval(record: &Record, to: Destination<'_>) -> Result<()> {
+/// time, goes to the same place and sends the same: what was filed, or this repair.
+pub fn check_approval(record: &Record, to: Destination<'_>, repaired: Option<&str>) -> Result<()> {
     let unapproved = spi::read_as_owner(|client| {
         client
             .select(
-                "SELECT queen.dlq_needs_approval(tenant, queue) AND NOT queen.dlq_is_approved(id, $2, $3) \
+                "SELECT queen.dlq_needs_approval(tenant, queue) AND NOT queen.dlq_is_approved(id, $2, $3, $4::pg_catalog.json) \
                    FROM queen.dead_letter_record WHERE id = $1",
                 Some(1),
                 &[
                     spi::uuid(record.id).into(),
                     to.queue.unwrap_or(&record.queue).into(),
                     to.partition.unwrap_or(&record.partition).into(),
+                    repaired.into(),
                 ],
             )?
             .first()
@@ -80,11 +81,19 @@ pub fn check_approval(record: &Record, to: Destination<'_>) -> Result<()> {
     })
     .unwrap_or_else(|e| pgrx::error!("reading a dead letter's approval: {e}"));
     if unapproved == Some(true) {
+        let (what, hint) = match repaired {
+            None => ("is replayed", "Make a plan with queen.dlq_plan and have somebody else approve it."),
+            Some(_) => (
+                "is repaired with this payload",
+                "Make a plan with queen.dlq_plan, whose argument repair is the payload, and have somebody else approve it.",
+            ),
+        };
+        let queue = names::cut(&record.queue, 64);
         return Err(error(
             ErrorKind::ApprovalRequired,
-            format!("queue \"{}\" wants an approval before a dead letter is replayed", names::cut(&record.queue, 64)),
+            format!("queue \"{queue}\" wants an approval before a dead letter {what}"),
         )
-        .with_hint("Make a plan with queen.dlq_plan and have somebody else approve it."));
+        .with_hint(hint));
     }
     Ok(())
 }

@@ -65,6 +65,7 @@ sql_functions! {
     queen_dlq_payload, pg_finfo_queen_dlq_payload => READS api::dlq_move::dlq_payload;
     queen_run_replays, pg_finfo_queen_run_replays => WRITES api::replay::run_replays;
     queen_actor, pg_finfo_queen_actor => READS api::replay::actor;
+    queen_same_person, pg_finfo_queen_same_person => READS api::replay::same_person;
     queen_dlq_delete, pg_finfo_queen_dlq_delete => WRITES api::dlq::dlq_delete;
     queen_dlq_delete_row, pg_finfo_queen_dlq_delete_row => WRITES api::dlq::dlq_delete_row;
     queen_dlq_purge, pg_finfo_queen_dlq_purge => WRITES api::dlq::dlq_purge;

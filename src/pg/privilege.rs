@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use pgrx::pg_sys;
+use std::ffi::CStr;
 
 /// Whether the current user may execute a function of ours.
 pub fn may_execute(function: &str) -> bool {
@@ -29,11 +30,20 @@ pub fn may_execute(function: &str) -> bool {
     }
 }
 
+/// Whether the current user may set a setting that only superusers set otherwise.
+pub fn may_set(setting: &CStr) -> bool {
+    // SAFETY: a catalog check for the current user; superusers pass it.
+    let result = unsafe {
+        pg_sys::pg_parameter_aclcheck(setting.as_ptr(), pg_sys::GetUserId(), pg_sys::AclMode::from(pg_sys::ACL_SET))
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
 /// The name of the login.
 pub fn session_user() -> String {
     // SAFETY: a catalog look-up that answers a string of the server's, or raises.
     unsafe {
         let name = pg_sys::GetUserNameFromId(pg_sys::GetSessionUserId(), false);
-        std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()
+        CStr::from_ptr(name).to_string_lossy().into_owned()
     }
 }

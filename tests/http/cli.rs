@@ -287,6 +287,24 @@ async fn records_are_repaired_and_discarded() {
 }
 
 #[tokio::test]
+async fn a_repair_is_planned_with_its_payload_and_approved_by_somebody_else() {
+    let place = Place::with(1, json!({"requireApproval": true})).await;
+    let (ada, bob) = (login(&["queen_operator"]), login(&["queen_operator"]));
+    let listed = place.queen(&ada, &["list", "--json"]).json();
+    let id = listed["records"][0]["id"].as_str().unwrap();
+    let plan = ["plan", "--id", id, "--repair-file", "-", "--reason", "r", "--remediation", "c", "--json"];
+    let plan = place.queen_with(&ada, &plan, "{\"n\": 1}\n").json();
+    let plan = plan["planId"].as_str().unwrap();
+    let approved = place.queen(&bob, &["approve", plan]);
+    assert!(approved.expect(0).contains("a repair: sends a payload whose SHA-256 is "), "{approved:?}");
+    let repair = ["repair", id, "--payload-file", "-", "--reason", "r"];
+    place.queen_with(&ada, &repair, "{\"n\": 2}").expect(4);
+    // As one editor and another end a file.
+    place.queen_with(&ada, &repair, "{\"n\": 1}").expect(0);
+    assert_eq!(place.queen(&ada, &["plan", "--status", plan, "--json"]).json()["state"], "done");
+}
+
+#[tokio::test]
 async fn the_exit_status_says_what_was_wrong() {
     let place = Place::with(1, json!({})).await;
     let (ada, eve) = (login(&["queen_operator"]), login(&["queen_viewer"]));

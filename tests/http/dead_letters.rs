@@ -269,6 +269,25 @@ async fn a_repaired_message_has_the_new_payload_and_names_the_original() {
 }
 
 #[tokio::test]
+async fn a_repair_is_approved_with_its_payload() {
+    let http = sidecar_with(&SECRET).await;
+    file_by_sql(&http, "q", 1).await;
+    let listed = ask(&http, EVE, Method::GET, "/api/v1/dlq/list?queue=q", Value::Null).await.expect(200);
+    let id = listed["records"][0]["id"].as_str().unwrap();
+    let payload = json!({"n": "seven"});
+    let plan = json!({"reason": "r", "remediation": "c", "ids": [id], "repair": payload});
+    let plan = ask(&http, ADA, Method::POST, "/api/v1/dlq/plans", plan).await.expect(201);
+    assert!(plan["repairHash"].is_string(), "{plan}");
+    let plan = plan["planId"].as_str().unwrap();
+    ask(&http, GRACE, Method::POST, &format!("/api/v1/dlq/plans/{plan}/approve"), Value::Null).await.expect(200);
+    let repair = format!("/api/v1/dlq/{id}/repair");
+    ask(&http, ADA, Method::POST, &repair, json!({"payload": {"n": "eight"}, "reason": "r"})).await.expect(403);
+    let answer = ask(&http, ADA, Method::POST, &repair, json!({"payload": payload, "reason": "r"})).await.expect(200);
+    assert_eq!(answer["result"], "repaired");
+    until(&http, EVE, plan, "done").await;
+}
+
+#[tokio::test]
 async fn during_push_maintenance_nothing_is_replayed() {
     let http = sidecar_with(&[]).await;
     dead_letters(&http, "q", 2).await;
@@ -296,6 +315,9 @@ async fn the_audit_names_the_subject_of_the_token_whatever_it_did() {
     ask(&http, GRACE, Method::POST, &format!("/api/v1/dlq/{id}/replay"), Value::Null).await.expect(200);
     ask(&http, GRACE, Method::POST, "/api/v1/consumer-groups/g/queues/q/pause", json!({})).await.expect(200);
     ask(&http, ADA, Method::DELETE, "/api/v1/dlq?queue=q", Value::Null).await.expect(200);
+    let options = json!({"queue": "q", "options": {"owner": "shop"}});
+    ask(&http, ADA, Method::POST, "/api/v1/configure", options).await.expect(200);
+    ask(&http, ADA, Method::DELETE, "/api/v1/resources/queues/q", Value::Null).await.expect(200);
     let events = ask(&http, EVE, Method::GET, "/api/v1/dlq/events", Value::Null).await.expect(200);
     let events: Vec<(&str, &str)> = events["events"]
         .as_array()
@@ -303,7 +325,13 @@ async fn the_audit_names_the_subject_of_the_token_whatever_it_did() {
         .iter()
         .map(|e| (e["action"].as_str().unwrap(), e["actor"].as_str().unwrap()))
         .collect();
-    for wanted in [("moved", "grace"), ("group_paused", "grace"), ("purged", "ada")] {
+    for wanted in [
+        ("moved", "grace"),
+        ("group_paused", "grace"),
+        ("purged", "ada"),
+        ("queue_configured", "ada"),
+        ("queue_dropped", "ada"),
+    ] {
         assert!(events.contains(&wanted), "{wanted:?} is not in {events:?}");
     }
 }
@@ -402,6 +430,21 @@ async fn evidence_that_is_kept_less_protected_than_its_queue_wants_is_counted() 
     let text = http.get("/metrics/prometheus").await.text;
     let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("queen_dlq_unprotected{")).collect();
     assert_eq!(lines, [r#"queen_dlq_unprotected{queue="q"} 1"#], "the one that was filed before");
+}
+
+#[tokio::test]
+async fn a_plan_that_says_so_goes_on_by_itself_once_its_canary_is_settled() {
+    let (http, q) = (shared(), queue());
+    dead_letters(http, &q, 3).await;
+    let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": q}, "canary": 1, "autoWiden": true});
+    let plan = http.post("/api/v1/dlq/plans", &plan).await.expect(201)["planId"].as_str().unwrap().to_owned();
+    http.post_text(&format!("/api/v1/dlq/plans/{plan}/run"), "").await.expect(200);
+    until(http, "", &plan, "canary_done").await;
+    // Longer than one call of the runner.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let popped = http.pop(&q, "consumerGroup=g").await;
+    http.ack(&popped[0], "completed").await;
+    until(http, "", &plan, "done").await;
 }
 
 #[tokio::test]

@@ -120,6 +120,34 @@ async fn a_tenant_is_a_uuid_and_without_one_it_is_the_default() {
 }
 
 #[tokio::test]
+async fn replay_plans_of_every_tenant_are_run() {
+    let http = with_tenants().await;
+    for tenant in ["", A, B] {
+        push(&http, tenant, json!(1)).await;
+        let path = "/api/v1/pop/queue/q?consumerGroup=g&subscriptionMode=all";
+        let message = ask(&http, tenant, Method::GET, path, None).await.expect(200)["messages"][0].clone();
+        let ack = json!({"transactionId": message["transactionId"], "partitionId": message["partitionId"],
+                         "leaseId": message["leaseId"], "consumerGroup": "g", "status": "dlq"});
+        ask(&http, tenant, Method::POST, "/api/v1/ack", Some(ack)).await.expect(200);
+    }
+    for tenant in ["", A, B] {
+        let plan = json!({"reason": "r", "remediation": "c", "filter": {"queue": "q"}});
+        let plan = ask(&http, tenant, Method::POST, "/api/v1/dlq/plans", Some(plan)).await.expect(201);
+        let path = format!("/api/v1/dlq/plans/{}", plan["planId"].as_str().unwrap());
+        ask(&http, tenant, Method::POST, &format!("{path}/run"), None).await.expect(200);
+        let mut state = Value::Null;
+        for _ in 0..600 {
+            state = ask(&http, tenant, Method::GET, &path, None).await.expect(200)["state"].clone();
+            if state == "done" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(state, "done", "tenant {tenant:?}\n{}", http.log());
+    }
+}
+
+#[tokio::test]
 async fn without_the_setting_the_header_means_nothing() {
     let (http, q) = (shared(), queue());
     http.push(&q, &[json!(1)]).await;

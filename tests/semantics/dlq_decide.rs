@@ -148,9 +148,38 @@ async fn deleting_moving_and_purging_are_in_the_audit() {
     filed(&db, "g").await;
     db.run("SELECT queen.drop_queue('q')").await;
     assert_eq!(
-        db.rows(&format!("SELECT actor, action, queue, detail ->> 'records' FROM queen.dlq_events(after_seq => {after}) WHERE detail ? 'queueDropped'"))
+        db.rows(&format!("SELECT actor, action, queue, detail ->> 'records', detail -> 'options' FROM queen.dlq_events(after_seq => {after}) WHERE action = 'queue_dropped'"))
             .await,
-        "ada|purged|q|1"
+        "ada|queue_dropped|q|0|null\nada|queue_dropped|q|1|null"
+    );
+}
+
+#[tokio::test]
+async fn changing_who_decides_or_what_is_kept_is_in_the_audit_with_both_values() {
+    let db = Db::new().await;
+    let events = "SELECT actor, action, queue, detail -> 'options' FROM queen.dlq_events()";
+    acts_as(&db, "ada").await;
+    db.run("SELECT queen.configure('q', '{\"leaseTime\": 30}')").await;
+    assert_eq!(db.rows(events).await, "", "nothing of the kind");
+    db.run("SELECT queen.configure('q', '{\"requireApproval\": true, \"owner\": \"shop\", \"leaseTime\": 31}')").await;
+    db.run("SELECT queen.configure('q', '{\"requireApproval\": true}')").await;
+    db.run("BEGIN; SELECT queen.configure('q', '{\"requireApproval\": false}'); ROLLBACK").await;
+    acts_as(&db, "bob").await;
+    db.run("SELECT queen.configure('q', '{\"deadLetterPayload\": \"redact\", \"redactionAllow\": [\"$.a\"]}')").await;
+    db.run("SELECT queen.configure('q', '{}', 'replace')").await;
+    // A queue that begins otherwise than queues do.
+    db.run("SELECT queen.configure('r', '{\"deadLetterTo\": \".dead\"}')").await;
+    db.run("SELECT queen.drop_queue('r')").await;
+    assert_eq!(
+        db.rows(events).await,
+        [
+            r#"ada|queue_configured|q|{"owner": {"to": "shop", "from": ""}, "requireApproval": {"to": true, "from": false}}"#,
+            r#"bob|queue_configured|q|{"redactionAllow": {"to": ["$.a"], "from": []}, "deadLetterPayload": {"to": "redact", "from": "keep"}}"#,
+            r#"bob|queue_configured|q|{"owner": {"to": "", "from": "shop"}, "redactionAllow": {"to": [], "from": ["$.a"]}, "requireApproval": {"to": false, "from": true}, "deadLetterPayload": {"to": "keep", "from": "redact"}}"#,
+            r#"bob|queue_configured|r|{"deadLetterTo": {"to": ".dead", "from": ""}}"#,
+            r#"bob|queue_dropped|r|{"deadLetterTo": {"to": ".dead", "from": ""}}"#,
+        ]
+        .join("\n")
     );
 }
 

@@ -74,6 +74,30 @@ async fn a_dry_run_tells_count_queues_and_sample_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_plan_says_how_many_of_its_records_another_plan_holds() {
+    let db = Db::new().await;
+    letters(&db, 5).await;
+    let held = |more: &str| {
+        format!(
+            "SELECT p -> 'planned', p -> 'heldElsewhere' FROM queen.dlq_plan('r', 'c', filter => '{{\"queue\": \"q\"}}' {more}) p"
+        )
+    };
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|0");
+    let two = "SELECT queen.dlq_plan('r', 'c', ids => (SELECT array_agg(id) FROM (SELECT id FROM queen.dead_letter_record LIMIT 2) r)) ->> 'planId'";
+    let (first, second) = (db.rows(two).await, db.rows(two).await);
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|2", "in both of the others, and counted once");
+    assert_eq!(db.rows(&held("")).await, "5|2", "a plan does not hold against itself");
+    let all = db.rows("SELECT plan_id FROM queen.replay_plans WHERE planned = 5").await;
+    for plan in [&first, &all] {
+        step(&db, "dlq_cancel_plan", plan).await;
+    }
+    db.run(&format!("UPDATE queen.replay_plan SET expires_at = now() WHERE plan_id = '{second}'")).await;
+    assert_eq!(db.rows(&held(", dry_run => true")).await, "5|0", "what has ended or expired holds nothing");
+    let sql = "SELECT detail -> 'heldElsewhere' FROM queen.dlq_events() WHERE action = 'plan_created' ORDER BY seq";
+    assert_eq!(db.rows(sql).await, "0\n2\n2");
+}
+
+#[tokio::test]
 async fn a_filter_selects_by_every_one_of_its_keys() {
     let db = Db::new().await;
     letters(&db, 10).await;
@@ -163,6 +187,24 @@ async fn a_planner_cannot_approve_and_another_can() {
 }
 
 #[tokio::test]
+async fn a_name_written_in_another_way_is_no_second_person() {
+    let db = Db::new().await;
+    letters(&db, 1).await;
+    acts_as(&db, "Ann Ø. Strauß").await;
+    let plan = planned(&db, "").await;
+    for same in
+        ["Ann Ø. Strauß", " ann ø. strauß\u{a0}", "ANN Ø. STRAUSS", "Ａｎｎ  Ø. Strauß", "Ann\u{200b} Ø. Strauß"]
+    {
+        acts_as(&db, same).await;
+        assert_eq!(db.state(&format!("SELECT queen.dlq_approve('{plan}')")).await, "QN026", "{same}");
+    }
+    acts_as(&db, " Anne Ø. Strauß").await;
+    assert_eq!(step(&db, "dlq_approve", &plan).await, "approved");
+    let by = status(&db, &plan).await["approvedBy"].clone();
+    assert_eq!(by, " Anne Ø. Strauß", "kept as it was given");
+}
+
+#[tokio::test]
 async fn logins_are_told_apart_whatever_role_they_take_on() {
     let db = Db::new().await;
     letters(&db, 2).await;
@@ -230,12 +272,67 @@ async fn where_approval_is_wanted_there_is_no_way_around_it() {
     let id = filed(&db, "g").await;
     require_approval(&db).await;
     acts_as(&db, "ada").await;
-    assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}')")).await, "QN022");
-    assert_eq!(db.state(&format!("SELECT queen.dlq_repair('{id}', '1', 'r')")).await, "QN022");
+    let (moves, repairs) =
+        (format!("SELECT queen.dlq_move_v1('{id}')"), format!("SELECT queen.dlq_repair('{id}', '1', 'r')"));
+    assert_eq!(db.state(&moves).await, "QN022");
+    assert_eq!(db.state(&repairs).await, "QN022");
     let plan = planned(&db, "").await;
     acts_as(&db, "bob").await;
     step(&db, "dlq_approve", &plan).await;
-    assert_eq!(db.rows(&format!("SELECT queen.dlq_repair('{id}', '1', 'r') ->> 'result'")).await, "repaired");
+    assert_eq!(db.state(&repairs).await, "QN022", "what was approved is the message as it was filed");
+    assert_eq!(db.rows(&format!("{moves} ->> 'result'")).await, "moved");
+}
+
+#[tokio::test]
+async fn an_approval_of_a_repair_is_for_that_payload_and_nothing_else() {
+    let db = Db::new().await;
+    let id = filed(&db, "g").await;
+    require_approval(&db).await;
+    acts_as(&db, "ada").await;
+    let plan = json_of(
+        &db,
+        &format!("SELECT queen.dlq_plan('r', 'c', ids => ARRAY['{id}'::uuid], repair => '{{\"sum\": 1}}')"),
+    )
+    .await;
+    assert_eq!(Value::from(db.rows("SELECT encode(sha256('{\"sum\": 1}'), 'hex')").await), plan["repairHash"]);
+    let plan = plan["planId"].as_str().unwrap();
+    let repair = |payload: &str| format!("SELECT queen.dlq_repair('{id}', '{payload}', 'r') ->> 'result'");
+    let right = repair("{\"sum\": 1}");
+    assert_eq!(db.state(&right).await, "QN022", "not approved yet");
+    acts_as(&db, "bob").await;
+    assert_eq!(step(&db, "dlq_approve", plan).await, "approved");
+    for other in ["{\"sum\": 2}", "{\"sum\":1}", "{\"sum\": 1, \"sum\": 1}", "null"] {
+        assert_eq!(db.state(&repair(other)).await, "QN022", "{other}");
+    }
+    // Nor does it allow what was filed.
+    assert_eq!(db.state(&format!("SELECT queen.dlq_move_v1('{id}')")).await, "QN022");
+    assert_eq!(db.state(&format!("SELECT queen.dlq_run('{plan}')")).await, "QN021");
+    let elsewhere = format!("SELECT queen.dlq_repair('{id}', '{{\"sum\": 1}}', 'r', 'elsewhere')");
+    assert_eq!(db.state(&elsewhere).await, "QN022");
+    // The digest has it.
+    db.run(&format!(
+        "BEGIN; UPDATE queen.replay_plan SET repair_hash = encode(sha256('2'), 'hex') WHERE plan_id = '{plan}'"
+    ))
+    .await;
+    assert_eq!(db.state(&repair("2")).await, "QN024");
+    db.run("ROLLBACK").await;
+    assert_eq!(db.rows(&right).await, "repaired");
+    let done = status(&db, plan).await;
+    assert_eq!(
+        (&done["state"], &done["moved"], &done["canary"]["stillPending"]),
+        (&json!("done"), &json!(1), &json!(1))
+    );
+    assert_eq!(
+        db.rows(&format!("SELECT actor, action FROM queen.dlq_events(plan_id => '{plan}')")).await,
+        "ada|plan_created\nbob|plan_approved\nbob|approved\nbob|repaired\nbob|plan_done"
+    );
+    for (arguments, state) in [
+        (format!("ids => ARRAY['{id}', '{plan}']::uuid[], repair => '1'"), "22023"),
+        ("filter => '{\"queue\": \"q\"}', repair => '1'".to_owned(), "22023"),
+        (format!("ids => ARRAY['{id}'::uuid], repair => '\"[REDACTED]\"'"), "QN002"),
+    ] {
+        assert_eq!(db.state(&format!("SELECT queen.dlq_plan('r', 'c', {arguments})")).await, state, "{arguments}");
+    }
 }
 
 #[tokio::test]
@@ -346,6 +443,38 @@ async fn a_plan_that_says_so_widens_by_itself_once_the_canary_is_clean() {
         db.rows("SELECT detail ->> 'automatic' FROM queen.dlq_events() WHERE action = 'plan_widened'").await,
         "true"
     );
+}
+
+#[tokio::test]
+async fn a_canary_that_failed_again_stays_so_whatever_becomes_of_the_record() {
+    for sweep in [
+        "SELECT queen.dlq_delete_row(id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_delete(partition_id, transaction_id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_purge('q', 'g')",
+        "SELECT queen.dlq_purge('q')",
+        "SELECT queen.dlq_discard(ARRAY(SELECT id FROM queen.dlq('q')), 'test', 'n')",
+        "SELECT queen.dlq_move_v1(id) FROM queen.dlq('q')",
+        "SELECT queen.dlq_repair(id, '1', 'r') FROM queen.dlq('q')",
+    ] {
+        let db = Db::new().await;
+        letters(&db, 3).await;
+        let plan = planned(&db, ", canary => 2, auto_widen => true").await;
+        step(&db, "dlq_run", &plan).await;
+        db.run("CALL queen.run_replays(100)").await;
+        let batch = db.pop("'q', 'g', batch => 9").await;
+        let ids: Vec<&str> = batch.ids.split(' ').collect();
+        db.ack_all(&batch, &[(ids[0], "completed"), (ids[1], "dlq")]).await;
+        let wanted = (json!(1), json!(1), json!(0));
+        let canary = async || {
+            let of = status(&db, &plan).await["canary"].clone();
+            (of["settled"].clone(), of["failedAgain"].clone(), of["stillPending"].clone())
+        };
+        assert_eq!(canary().await, wanted, "{sweep}");
+        db.run(sweep).await;
+        assert_eq!(canary().await, wanted, "{sweep}");
+        db.run("CALL queen.run_replays(100)").await;
+        assert_eq!(status(&db, &plan).await["state"], "canary_done", "it does not widen by itself: {sweep}");
+    }
 }
 
 #[tokio::test]
@@ -463,6 +592,27 @@ async fn a_rate_below_one_a_second_is_kept_too() {
     run(&db).await;
     let gaps = "SELECT count(*), min(gap) >= interval '1.15 s' FROM (SELECT done_at - lag(done_at) OVER (ORDER BY n) AS gap FROM queen.replay_item) w WHERE gap IS NOT NULL";
     assert_eq!(db.rows(gaps).await, "2|t");
+}
+
+#[tokio::test]
+async fn plans_of_all_tenants_are_run_by_who_may_take_on_any_of_them() {
+    let db = Db::new().await;
+    letters(&db, 3).await;
+    let plan = planned(&db, ", canary => 0").await;
+    step(&db, "dlq_run", &plan).await;
+    let cluster = queen_tests::shared_cluster();
+    cluster.create_login("runs_theirs", &["queen_operator"]);
+    let theirs = db.session_as("runs_theirs").await;
+    assert_eq!(theirs.state("CALL queen.run_replays(1000, true)").await, "42501");
+    assert_eq!(status(&db, &plan).await["moved"], 0);
+    db.run("SET queen.tenant = '00000000-0000-0000-0000-0000000000aa'").await;
+    run(&db).await;
+    db.run("RESET queen.tenant").await;
+    assert_eq!(status(&db, &plan).await["moved"], 0, "another tenant's");
+    db.run("SET queen.tenant = '00000000-0000-0000-0000-0000000000aa'").await;
+    db.run("CALL queen.run_replays(60000, all_tenants => true)").await;
+    db.run("RESET queen.tenant").await;
+    assert_eq!(status(&db, &plan).await["moved"], 3);
 }
 
 #[tokio::test]

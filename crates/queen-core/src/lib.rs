@@ -23,6 +23,7 @@ pub mod mask;
 pub mod names;
 pub mod options;
 pub mod payload;
+pub mod person;
 pub mod redact;
 pub mod replay;
 pub mod retry;

@@ -3,6 +3,8 @@
 //! When in doubt a text is masked: a masked identifier costs a look into the log, a stored password costs more. Matching is
 //! linear in the text, and only its beginning is looked at, as no more of it is kept.
 
+mod prose;
+
 use crate::names::{MAX_ERROR_TEXT_BYTES, clean_error_text};
 use regex::{Captures, Regex};
 use std::borrow::Cow;
@@ -56,7 +58,7 @@ static SHAPES: LazyLock<Option<Vec<Shape>>> = LazyLock::new(|| {
         (r"(\b[\w.+%-]{1,64}:)[^\s@:/\x22'<>()\[\]]+@".to_owned(), true),
         (r"((?:^|\s)(?:-u|--user)[\s=]+[\x22']?[^\s:\x22']+:)[^\s\x22'\[]+".to_owned(), true),
         // name=value, name: value, "name":"value", also escaped once more, or doubled as in CSV.
-        (format!(r#"(?ix) ( {name} \\* ["']{{0,2}} \s* (?: => | := | [:=] ) \s* ) {value}"#), true),
+        (format!(r#"(?ix) ( {name} \\* ["']{{0,2}} \s* (?: => | := | [:=] ) \s* (?: (?:is|was) \s+ )? ) {value}"#), true),
         // ("name", "value"), {"name": "name", "value": "value"}.
         (
             format!(r#"(?ix) ( {name} \\* ["'] \s* , \s* (?: \\* ["']? value \\* ["']? \s* [:=] \s* )? ) {value}"#),
@@ -92,7 +94,7 @@ static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The text with everything replaced that looks like a credential or a card number, also where characters of it are written
-/// by their numbers. UUIDs stay.
+/// by their numbers, in full width or in the digits of another script. UUIDs stay, where no word for a secret is before.
 pub fn mask(text: &str) -> Cow<'_, str> {
     masked(text).unwrap_or(Cow::Borrowed(REDACTED))
 }
@@ -100,7 +102,7 @@ pub fn mask(text: &str) -> Cow<'_, str> {
 /// None: a pattern cannot be used in this build, so that nobody can say what the text still holds.
 fn masked(text: &str) -> Option<Cow<'_, str>> {
     let masked = by_shape(text)?;
-    let mut plain = Cow::Borrowed(&*masked);
+    let mut plain = plain_digits(&masked);
     let numbered = NUMBERED.as_ref()?;
     // Each step makes it shorter.
     while let Cow::Owned(decoded) = numbered.replace_all(&plain, numbered_character) {
@@ -113,6 +115,31 @@ fn masked(text: &str) -> Option<Cow<'_, str>> {
         return Some(Cow::Owned(found));
     }
     Some(masked)
+}
+
+/// The text with ASCII for characters in full width and for decimal digits of other scripts.
+fn plain_digits(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || !text.chars().any(|c| ascii_of(c) != c) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(ascii_of).collect())
+}
+
+fn ascii_of(c: char) -> char {
+    /// Where ten digits begin: scripts in use, and letters of mathematics, of which there are five sets in a row.
+    const ZEROS: [u32; 17] = [
+        0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20,
+        0x1040, 0x17e0,
+    ];
+    let of = |n: u32| char::from_u32(n).unwrap_or(c);
+    let digit = |from: u32| of(u32::from(b'0') + from % 10);
+    match u32::from(c) {
+        ..0x660 => c,
+        n @ 0xff01..=0xff5e => of(n - 0xfee0),
+        0x3000 => ' ',
+        n @ 0x1d7ce..=0x1d7ff => digit(n - 0x1d7ce),
+        n => ZEROS.iter().find(|zero| (**zero..**zero + 10).contains(&n)).map_or(c, |zero| digit(n - zero)),
+    }
 }
 
 fn numbered_character(found: &Captures<'_>) -> String {
@@ -132,6 +159,10 @@ fn by_shape(text: &str) -> Option<Cow<'_, str>> {
     let or_kept = |found: &str, secret: bool| if secret { REDACTED.to_owned() } else { found.to_owned() };
     replace(&mut masked, LONG.as_ref()?, |found| or_kept(&found[0], is_key(&found[0])));
     replace(&mut masked, DIGITS.as_ref()?, |found| or_kept(&found[0], has_card(&found[0])));
+    // Last: of a number in groups it sees the first.
+    if let Cow::Owned(changed) = prose::mask(&masked)? {
+        masked = Cow::Owned(changed);
+    }
     Some(masked)
 }
 
@@ -240,6 +271,19 @@ mod tests {
         (r"\\u0041KIAIOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
         ("?sig=aB3%2FdEfGhIjKl&se=1", "dEfGhIjKl"),
         ("password%3Dhunter2%26a%3D1", "hunter2"),
+        ("password hunter2", "hunter2"),
+        ("the pwd for app is hunter2", "hunter2"),
+        ("api key: hunter2", "hunter2"),
+        ("password: is hunter2", "hunter2"),
+        (
+            "card \u{ff14}\u{ff11}\u{ff11}\u{ff11} \u{ff11}\u{ff11}\u{ff11}\u{ff11} \u{ff11}\u{ff11}\u{ff11}\u{ff11} \u{ff11}\u{ff11}\u{ff11}\u{ff11}",
+            "\u{ff11}",
+        ),
+        (
+            "card \u{664}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}\u{661}",
+            "\u{661}\u{661}",
+        ),
+        ("\u{ff50}\u{ff41}\u{ff53}\u{ff53}\u{ff57}\u{ff4f}\u{ff52}\u{ff44}\u{ff1d}hunter2", "hunter2"),
         ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nP2/56wAA\n---- END SSH2", "P2/56wAA"),
     ];
 
@@ -289,6 +333,18 @@ mod tests {
             let (text, secret) = SEEDED[n];
             let masked = error_text(&format!("{before} {text} {after}"));
             prop_assert!(!masked.contains(secret), "{}", masked);
+        }
+
+        #[test]
+        fn masking_sentences_is_idempotent(words in proptest::collection::vec(
+            prop_oneof![
+                Just("password"), Just("token"), Just("api key"), Just("is"), Just("for"), Just("was"), Just("to"), Just("set"),
+                Just("wrong"), Just("hunter2"), Just("(x1y2)"), Just("\"a b"), Just("'c d'"), Just("key"), Just("pin"), Just("4821"),
+                Just("[REDACTED]"), Just("="), Just(":"), Just("-"), Just("\n"), Just("4111 1111 1111 1111"),
+                Just("dGVzdA=="), Just("Secret,"), Just("bearer"), Just("\u{ff11}"),
+            ], 0..14), glue in prop_oneof![Just(" "), Just("  ")]) {
+            let once = mask(&words.join(glue)).into_owned();
+            prop_assert_eq!(mask(&once), once.as_str());
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! those what dead letters and retries have besides, which is off until somebody asks for it.
 
 mod change;
+mod governance;
 mod retrying;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 use crate::classify::Rule;
 use crate::error::{ErrorKind, into_error};
 use crate::names::namespace_task;
+pub use governance::GOVERNANCE_OPTIONS;
 pub use retrying::{Backoff, Jitter, policy_json as retry_policy_json};
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
 use super::list::{Filter, without_payload};
 use super::outcome::{Failure, Outcome};
+use super::repair;
 use super::session::{Session, id, parsed, print};
 use super::table::{Table, cell, shown};
 use super::watch;
@@ -7,6 +8,7 @@ use crate::database::Param;
 use crate::dead_letters::{HAS_QUEUE, MAKE_PLAN, PLAN, PLANS};
 use clap::Args;
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 use uuid::Uuid;
 
 #[derive(Args, Debug)]
@@ -54,6 +56,10 @@ pub struct Plan {
     /// Refused if it selects more
     #[arg(long, default_value_t = 100_000)]
     max_records: i32,
+    /// The payload that `queen dlq repair` is to send, JSON, of the one record given by --id: what somebody else approves;
+    /// - reads standard input
+    #[arg(long, value_name = "FILE")]
+    repair_file: Option<PathBuf>,
     /// Only say what it would be
     #[arg(long)]
     dry_run: bool,
@@ -81,12 +87,13 @@ impl Plan {
         if filter.is_some() != self.ids.is_empty() {
             return Err(Failure::usage("give either a filter, such as --queue, or --id"));
         }
-        let mut plan = self.make(db, &filter, true).await?;
+        let repair = self.repair_file.as_deref().map(repair::read).transpose()?;
+        let mut plan = self.make(db, &filter, &repair, true).await?;
         if plan["planned"] == 0 {
             return Err(Failure::not_found("no pending dead letter is selected: no plan was made"));
         }
         if !self.dry_run {
-            plan = self.make(db, &filter, false).await?;
+            plan = self.make(db, &filter, &repair, false).await?;
         }
         let destination = self.destination(db).await?;
         if !self.show_payload {
@@ -95,9 +102,15 @@ impl Plan {
         if db.json { print(&plan.to_string()) } else { print(&self.described(&plan, &destination)) }
     }
 
-    async fn make(&self, db: &Session, filter: &Option<String>, dry_run: bool) -> Result<Value, Failure> {
+    async fn make(
+        &self,
+        db: &Session,
+        filter: &Option<String>,
+        repair: &Option<String>,
+        dry_run: bool,
+    ) -> Result<Value, Failure> {
         let ids = (!self.ids.is_empty()).then_some(&self.ids);
-        let params: [Param<'_>; 12] = [
+        let params: [Param<'_>; 13] = [
             &self.reason,
             &self.remediation,
             &ids,
@@ -110,6 +123,7 @@ impl Plan {
             &self.expires_in,
             &self.max_records,
             &dry_run,
+            repair,
         ];
         parsed(&db.text(MAKE_PLAN, &params).await?)
     }
@@ -155,6 +169,14 @@ impl Plan {
         };
         text.push_str(&format!("{} records; expires {}\n", plan["planned"], cell(&plan["expiresAt"])));
         text.push_str(&format!("{} a second, canary of {}, {destination}\n\n", shown(&self.rate), self.canary));
+        if let Some(held) = plan["heldElsewhere"].as_u64().filter(|held| *held > 0) {
+            text.truncate(text.len() - 1);
+            text.push_str(&format!("{held} of them are in another plan as well: queen dlq plan --list\n\n"));
+        }
+        if let Some(hash) = plan["repairHash"].as_str() {
+            text.truncate(text.len() - 1);
+            text.push_str(&format!("a repair: sends a payload whose SHA-256 is {hash}\n\n"));
+        }
         let mut queues = Table::new(&["QUEUE", "RECORDS ", "APPROVAL"]);
         for queue in plan["queues"].as_array().into_iter().flatten() {
             let needs = if queue["needsApproval"] == true { "needed" } else { "" };
@@ -171,9 +193,12 @@ impl Plan {
         }
         text.push_str(&format!("{}\n\n{}\n", queues.text(), sample.text()));
         if let Some(id) = plan["planId"].as_str() {
-            let next = if plan["needsApproval"] == true { "approve (somebody else)" } else { "run" };
-            let word = next.split(' ').next().unwrap_or(next);
-            text.push_str(&format!("\nnext, {next}: queen dlq {word} {id}\n"));
+            let next = match (plan["needsApproval"] == true, plan["repairHash"].is_string()) {
+                (true, _) => format!("approve (somebody else): queen dlq approve {id}"),
+                (false, false) => format!("run: queen dlq run {id}"),
+                (false, true) => "repair: queen dlq repair, with the same payload".to_owned(),
+            };
+            text.push_str(&format!("\nnext, {next}\n"));
         }
         text
     }

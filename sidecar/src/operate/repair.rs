@@ -13,6 +13,8 @@ Examples:
   queen dlq show 8f1c… --payload --json | jq .record.data > payload.json
   $EDITOR payload.json
   queen dlq repair 8f1c… --payload-file payload.json --reason 'total was text'
+  queen dlq plan --id 8f1c… --repair-file payload.json --reason … --remediation …
+                                       where the queue wants an approval: first somebody else approves this payload
   jq '.total = 12' payload.json | queen dlq repair 8f1c… --payload-file - --reason 'total was text'")]
 pub struct Repair {
     /// Id of the record
@@ -45,7 +47,8 @@ impl Repair {
     }
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+/// A payload from a file, without the line end that editors add: what is approved and what is sent have one hash.
+pub fn read(file: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         std::io::stdin().read_to_string(&mut text).map(|_| ())
@@ -53,5 +56,5 @@ fn read(file: &Path) -> Result<String, Failure> {
         std::fs::read_to_string(file).map(|read| text = read)
     };
     read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-    Ok(text)
+    Ok(text.trim().to_owned())
 }

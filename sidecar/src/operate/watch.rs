@@ -75,6 +75,9 @@ pub fn summary(status: &Value) -> String {
     } else if status["needsApproval"] == true {
         lines.push("not approved yet: somebody else has to".to_owned());
     }
+    if status["repairHash"].is_string() {
+        lines.push(format!("a repair: sends a payload whose SHA-256 is {}", of("repairHash")));
+    }
     let canary = &status["canary"];
     if canary["size"].as_u64().is_some_and(|size| size > 0) {
         let of = |key: &str| cell(&canary[key]);

@@ -51,7 +51,8 @@ async fn configure(
     }
     .to_owned();
     let options = Value::Object(options(&mut body)?).to_string();
-    let options = app.database.call(caller.tenant, CONFIGURE, &[&queue, &options, &mode]).await?;
+    let options =
+        app.database.act(caller.tenant, caller.subject.as_deref(), CONFIGURE, &[&queue, &options, &mode]).await?;
     let id = app.database.call(caller.tenant, QUEUE_ID, &[&queue]).await?;
     let read = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| CallError::Lost);
     let (mut options, id) = (read(&options)?, read(&id)?);

@@ -87,7 +87,7 @@ async fn drop_queue(
     Extension(caller): Extension<Caller>,
     Path(queue): Path<String>,
 ) -> Result<Response, Problem> {
-    let existed = app.database.call(caller.tenant, DROP, &[&queue]).await? == "true";
+    let existed = app.database.act(caller.tenant, caller.subject.as_deref(), DROP, &[&queue]).await? == "true";
     let mut body = value!({ "deleted": existed, "queue": queue, "existed": existed });
     if !existed {
         body["message"] = "Queue not found, nothing was deleted".into();

@@ -51,7 +51,7 @@ async fn make(
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    const KEYS: [&str; 12] = [
+    const KEYS: [&str; 13] = [
         "reason",
         "remediation",
         "ids",
@@ -64,9 +64,11 @@ async fn make(
         "expiresIn",
         "maxRecords",
         "dryRun",
+        "repair",
     ];
     let raw = body::strict_object(&body, &KEYS)?;
-    let [reason, remediation, ids, filter, queue, partition, rate, canary, auto_widen, expires, max, dry_run] = raw;
+    let [reason, remediation, ids, filter, queue, partition, rate, canary, auto_widen, expires, max, dry_run, repair] =
+        raw;
     let (reason, remediation) = (body::string(reason, "reason")?, body::string(remediation, "remediation")?);
     let ids: Option<Vec<Uuid>> = field(ids, "ids", "a list of UUIDs")?;
     let (queue, partition) = (body::string(queue, "toQueue")?, body::string(partition, "toPartition")?);
@@ -78,7 +80,7 @@ async fn make(
     let max: Option<i32> = field(max, "maxRecords", "a whole number")?;
     let dry_run: Option<bool> = field(dry_run, "dryRun", "true or false")?;
     let status = if dry_run == Some(true) { StatusCode::OK } else { StatusCode::CREATED };
-    let plan: [Param<'_>; 12] = [
+    let plan: [Param<'_>; 13] = [
         &reason,
         &remediation,
         &ids,
@@ -91,6 +93,7 @@ async fn make(
         &expires,
         &max,
         &dry_run,
+        &repair,
     ];
     act(&app, &caller, status, statements::MAKE_PLAN, &plan).await
 }
