@@ -271,10 +271,13 @@ GRANT SELECT ON queen.group_partitions TO queen_viewer, queen_sidecar;
 -- Counted by the tally; when, by both ends of each kind in the index.
 CREATE VIEW queen.dlq_depth WITH (security_barrier) AS
 WITH kinds AS (
-    SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
-      FROM queen.dlq_tally t
-     WHERE t.tenant = (SELECT queen.current_tenant())
-     GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0)
+    -- The tenant is asked for first, also where nothing is counted: a session that may not say its tenant is refused.
+    SELECT one.*
+      FROM (SELECT queen.current_tenant() AS tenant OFFSET 0) me
+     CROSS JOIN LATERAL (SELECT t.queue, t.consumer_group, t.kind, t.status, sum(t.n) AS n
+                           FROM queen.dlq_tally t
+                          WHERE t.tenant = me.tenant
+                          GROUP BY t.queue, t.consumer_group, t.kind, t.status HAVING sum(t.n) > 0) one)
 SELECT k.queue,
        k.consumer_group,
        coalesce(sum(k.n) FILTER (WHERE k.status IN ('pending', 'approved')), 0)::bigint AS dead_letters,
