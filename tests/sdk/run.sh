@@ -54,6 +54,8 @@ sql -d postgres -c "CREATE ROLE suites_login LOGIN"
 serve() {
     local name=$1 database=$2 log=$work/results/$1.server.log address=
     shift 2
+    # There before it is looked into.
+    : >"$log"
     env -i "DATABASE_URL=host=$folder port=6432 user=suites_login dbname=$database" \
         QUEEN_BIND_ADDR=127.0.0.1 PORT=0 DEFAULT_SUBSCRIPTION_MODE=new QUEEN_LOG=debug \
         "FILE_BUFFER_DIR=$work/results/$name.buffer" "$@" "$program" serve 2>"$log" &
