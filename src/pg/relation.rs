@@ -400,12 +400,30 @@ impl Drop for Table {
         // SAFETY: opened in `open`, closed once; no scan is left.
         unsafe {
             for index in self.indexes.iter().filter_map(OnceCell::get).chain(self.others.iter().flatten()) {
+                // After an error the server lets go of all that by itself.
+                if !index.info.is_null() && !std::thread::panicking() {
+                    let_go(index);
+                }
                 pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
             }
             pg_sys::table_close(self.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
     }
 }
+
+/// From 17 on an index may keep pages from one new entry to the next, as BRIN does.
+///
+/// # Safety
+/// The index must be open, and `info` its own.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+unsafe fn let_go(index: &Index) {
+    // SAFETY: the caller's promise; does nothing when nothing was kept.
+    unsafe { pg_sys::index_insert_cleanup(index.rel, index.info) }
+}
+
+/// Before 17 no index keeps anything between two entries.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe fn let_go(_index: &Index) {}
 
 /// A page of a table, held in memory.
 struct Page(pg_sys::Buffer);

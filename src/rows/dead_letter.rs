@@ -284,10 +284,11 @@ pub fn list(tenant: u128, filter: &Filter<'_>, page: &Page) -> Vec<Record> {
         return Vec::new();
     }
     let by_time = wanted.saturating_mul(kinds.total / passing + 1);
-    let time = "r.failed_at >= $3 AND r.failed_at < $4 AND (r.failed_at, r.id) < ($5, $6)";
+    // One condition for each end: of two, PostgreSQL 18 starts at the wider, and passes over all that lies between.
+    let time = "r.failed_at >= $3 AND (r.failed_at, r.id) < ($4, $5)";
     // The ends of the type are the infinities: no record is there.
-    let (after, last) = page.after.unwrap_or((i64::MAX, u128::MAX));
-    let (from, to) = (page.from.unwrap_or(i64::MIN), page.to.unwrap_or(i64::MAX));
+    let (end, end_id) = [page.to.map(|to| (to, 0)), page.after].into_iter().flatten().min().unwrap_or((i64::MAX, 0));
+    let from = page.from.unwrap_or(i64::MIN);
     if by_kind <= by_time.max(ENTRIES) {
         let ids: Vec<Uuid> = kinds.found.iter().map(|k| uuid(k.kind)).collect();
         let statuses: Vec<String> = kinds.found.iter().map(|k| k.status.clone()).collect();
@@ -296,17 +297,16 @@ pub fn list(tenant: u128, filter: &Filter<'_>, page: &Page) -> Vec<Record> {
                 "(SELECT p.id FROM unnest($1::uuid[], $2::text[]) k (kind, status) \
                   CROSS JOIN LATERAL (SELECT r.id, r.failed_at FROM queen.dead_letter_record r \
                                        WHERE r.kind = k.kind AND r.status = k.status COLLATE \"C\" AND {time} \
-                                       ORDER BY r.failed_at DESC, r.id DESC LIMIT $7 + $8) p \
-                  ORDER BY p.failed_at DESC, p.id DESC LIMIT $7 OFFSET $8) page \
+                                       ORDER BY r.failed_at DESC, r.id DESC LIMIT $6 + $7) p \
+                  ORDER BY p.failed_at DESC, p.id DESC LIMIT $6 OFFSET $7) page \
                  JOIN queen.dead_letter_record r ON r.id = page.id ORDER BY r.failed_at DESC, r.id DESC"
             ),
             &[
                 ids.into(),
                 statuses.into(),
                 spi::time(from),
-                spi::time(to),
-                spi::time(after),
-                uuid(last).into(),
+                spi::time(end),
+                uuid(end_id).into(),
                 i64::from(page.limit).into(),
                 i64::from(page.skip).into(),
             ],
@@ -315,18 +315,17 @@ pub fn list(tenant: u128, filter: &Filter<'_>, page: &Page) -> Vec<Record> {
     select(
         &format!(
             "queen.dead_letter_record r WHERE r.tenant = $1 AND {time} AND r.status = ANY ($2) \
-             AND ($9 IS NULL OR r.queue = $9) AND ($10 IS NULL OR r.consumer_group = $10) \
-             AND ($11 IS NULL OR r.failure_class = $11) AND ($12 IS NULL OR r.error_code = $12) \
-             AND ($13 IS NULL OR r.fingerprint = $13) \
-             ORDER BY r.failed_at DESC, r.id DESC LIMIT $7 OFFSET $8"
+             AND ($8 IS NULL OR r.queue = $8) AND ($9 IS NULL OR r.consumer_group = $9) \
+             AND ($10 IS NULL OR r.failure_class = $10) AND ($11 IS NULL OR r.error_code = $11) \
+             AND ($12 IS NULL OR r.fingerprint = $12) \
+             ORDER BY r.failed_at DESC, r.id DESC LIMIT $6 OFFSET $7"
         ),
         &[
             uuid(tenant).into(),
             filter.statuses().into(),
             spi::time(from),
-            spi::time(to),
-            spi::time(after),
-            uuid(last).into(),
+            spi::time(end),
+            uuid(end_id).into(),
             i64::from(page.limit).into(),
             i64::from(page.skip).into(),
             filter.queue.into(),

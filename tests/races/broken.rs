@@ -2,6 +2,7 @@
 
 use crate::registration::sessions;
 use queen_tests::session::{batch, describe, sqlstate};
+use queen_tests::shared_cluster;
 
 /// Rows went only into the indexes that the code knows by name. One that is rebuilt concurrently got none of what was
 /// pushed meanwhile; when it took the old one's place those messages were gone, and their offsets given again.
@@ -28,6 +29,34 @@ async fn what_is_pushed_while_an_index_is_rebuilt_concurrently_is_kept() {
     assert_eq!(producer.number("SELECT count(*) FROM queen.verify()").await, 0);
     let popped = producer.pop("'q', 'g', 100, max_partitions => 0").await;
     assert_eq!(popped.len(), 1, "the group has had all but the last");
+}
+
+/// From PostgreSQL 17 on a BRIN index keeps pages from one entry to the next. Nobody gave them back: each call that wrote
+/// warned of two that were not closed.
+#[test]
+fn an_index_of_any_kind_that_somebody_has_added_is_served_without_a_warning() {
+    let cluster = shared_cluster();
+    for method in ["brin", "hash", "btree"] {
+        let db = cluster.fresh_database_blocking();
+        for (table, column) in [("partition", "qid"), ("segment", "pid"), ("cursor", "gid"), ("ready", "gid")] {
+            cluster.psql(&db, &format!("CREATE INDEX ON queen.{table} USING {method} ({column})"));
+        }
+        let output = cluster.try_psql(
+            &db,
+            r#"BEGIN; SELECT queen.push('q', '1', 'a'); SELECT queen.push('q', '2', 'b'); COMMIT;
+               SELECT queen.transaction('[{"type": "push", "queue": "q", "partition": "c", "payload": 3}]');
+               SELECT queen.ack_lease(lease_id) FROM queen.pop('q', 'g', subscription_mode => 'all')"#,
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{method}");
+        // With no other index left, the new one finds every row.
+        let found = cluster.psql(
+            &db,
+            "BEGIN; ALTER TABLE queen.segment DROP CONSTRAINT segment_pkey; SET enable_seqscan = off;
+             SELECT count(*) FROM queen.partition p, LATERAL (SELECT FROM queen.segment WHERE pid = p.pid OFFSET 0) s;
+             ROLLBACK",
+        );
+        assert_eq!(found, "3", "{method}");
+    }
 }
 
 /// A bundle that was cancelled left its subtransaction open: the session's next statement found an aborted transaction, and

@@ -95,6 +95,18 @@ async fn pages_follow_each_other_without_gap_or_repetition_while_records_come_an
     let count: i64 = db.rows("SELECT count(*) FROM queen.dead_letter_record").await.parse().unwrap();
     assert_eq!(db.rows(&range(newest, "NULL")).await, "1");
     assert_eq!(db.rows(&range("NULL", newest)).await, (count - 1).to_string());
+    // Of a cursor and an end the earlier counts.
+    let nth =
+        |n: i32| format!("FROM queen.dlq_list(status => 'all') ORDER BY failed_at DESC, id DESC LIMIT 1 OFFSET {n}");
+    for (after, to) in [(0, 1), (1, 0)] {
+        let both = format!(
+            "SELECT count(*) FROM queen.dlq_list(status => 'all', max_rows => 1000, after => (SELECT page_cursor {}),
+                                                 \"to\" => (SELECT failed_at {}))",
+            nth(after),
+            nth(to)
+        );
+        assert_eq!(db.rows(&both).await, (count - 2).to_string(), "behind {after}, before {to}");
+    }
 }
 
 #[tokio::test]
