@@ -396,12 +396,16 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        // Invariant: while an error is on its way nothing here touches the server. What the transaction or subtransaction
+        // holds goes with it; a second error, as of a page that is let go twice, would end the process.
+        if std::thread::panicking() {
+            return;
+        }
         self.idle.borrow_mut().clear();
         // SAFETY: opened in `open`, closed once; no scan is left.
         unsafe {
             for index in self.indexes.iter().filter_map(OnceCell::get).chain(self.others.iter().flatten()) {
-                // After an error the server lets go of all that by itself.
-                if !index.info.is_null() && !std::thread::panicking() {
+                if !index.info.is_null() {
                     let_go(index);
                 }
                 pg_sys::index_close(index.rel, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -454,8 +458,10 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: pinned once.
-        unsafe { pg_sys::ReleaseBuffer(self.0) }
+        if !std::thread::panicking() {
+            // SAFETY: pinned once.
+            unsafe { pg_sys::ReleaseBuffer(self.0) }
+        }
     }
 }
 

@@ -82,6 +82,10 @@ pub(super) struct Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // An error may have left it between two pages, one let go and not forgotten: see `Table`.
+        if std::thread::panicking() {
+            return;
+        }
         // SAFETY: made in `Scan::new`, ended once.
         unsafe {
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
@@ -128,7 +132,6 @@ impl Moment {
 
 impl Drop for Moment {
     fn drop(&mut self) {
-        // An error lets go of it with its transaction.
         if !std::thread::panicking() {
             // SAFETY: registered once.
             unsafe { pg_sys::UnregisterSnapshot(self.0) };
