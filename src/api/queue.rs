@@ -110,7 +110,7 @@ pub fn drop_queue(call: &Call) -> Result<Datum> {
     );
     records += dead_letter::purge(tenant, name, None);
     // What it was governed by is told too: whoever creates it anew begins with the defaults.
-    let governance = QueueOptions::configured_default().governance_changes(&queue.options);
+    let governance = queue.options.governance_changes(&QueueOptions::configured_default());
     audit::note("queue_dropped", None, Some(name), &serde_json::json!({"records": records, "options": governance}));
     // Groups that wait have to subscribe again, before the queue gets its next first message.
     commit::wake(queue.qid);

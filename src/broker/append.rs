@@ -93,7 +93,7 @@ pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pu
     for of_queue in
         order.chunk_by(|&a, &b| (pushes[a].tenant, &pushes[a].queue) == (pushes[b].tenant, &pushes[b].queue))
     {
-        work.push((of_queue, Target::find(tables, pushes, of_queue)?));
+        work.push((of_queue, Target::find(tables, pushes, of_queue, of_queue.len() < order.len())?));
     }
     for (of_queue, mut target) in work {
         let mut attempts = 0;
@@ -102,7 +102,7 @@ pub fn append(tables: &Tables, pushes: &[Push<'_>], when: When) -> Result<Vec<Pu
             if attempts == ATTEMPTS {
                 return Err(error(ErrorKind::Internal, "the queue was dropped again and again during the push"));
             }
-            target = Target::find(tables, pushes, of_queue)?;
+            target = Target::find(tables, pushes, of_queue, false)?;
         }
     }
     Ok(results.into_iter().flatten().collect())
@@ -115,15 +115,16 @@ struct Target<'o> {
 }
 
 impl<'o> Target<'o> {
-    /// Finds or creates the queue and the partitions that the pushes at `order` name.
-    fn find(tables: &Tables, pushes: &[Push<'_>], order: &'o [usize]) -> Result<Target<'o>> {
+    /// Finds or creates the queue and the partitions that the pushes at `order` name. `among`: there are others, whose lanes may
+    /// be taken first; then nobody drops this one meanwhile, since it would have to be made again under their locks.
+    fn find(tables: &Tables, pushes: &[Push<'_>], order: &'o [usize], among: bool) -> Result<Target<'o>> {
         for _ in 0..ATTEMPTS {
             let (tenant, name, _) = pushes[order[0]].lane();
             let queue = lane::queue(tables, tenant, name)?;
             let lanes: Vec<&[usize]> = order.chunk_by(|&a, &b| pushes[a].partition == pushes[b].partition).collect();
             let mut found: Vec<Option<Rc<Partition>>> =
                 lanes.iter().map(|lane| lane::partition(tables, queue.qid, &pushes[lane[0]].partition)).collect();
-            if found.iter().any(Option::is_none) {
+            if among || found.iter().any(Option::is_none) {
                 partition::announce_creation(queue.qid);
                 if queue::by_qid(tables, queue.qid)?.is_none() {
                     lane::forget();

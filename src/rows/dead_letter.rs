@@ -1,7 +1,7 @@
 //! Dead letters: snapshots that depend on no other row.
 
 use crate::pg::relation::Tables;
-use crate::pg::scan::{Sight, eq};
+use crate::pg::scan::{InProgress, Sight, eq};
 use crate::pg::spi::{self, uuid};
 use crate::pg::value::Value;
 use crate::rows::dlq_tally::{self, Filter};
@@ -80,7 +80,8 @@ fn kind(r: &Record) -> u128 {
     xxh3_128(&named)
 }
 
-/// Whether this message of this group has a record already. Waits for whoever is about to delete it.
+/// Whether this message of this group has a record already. Waits for whoever is about to delete it; not for who changes it,
+/// who may be waiting for us: the key is there whatever comes of that.
 fn is_filed(tables: &Tables, partition_id: u128, transaction_id: &str, group: &str, offset: i64) -> bool {
     let table = tables.dead_letter_record().borrow();
     loop {
@@ -90,16 +91,22 @@ fn is_filed(tables: &Tables, partition_id: u128, transaction_id: &str, group: &s
             eq(3, Value::Int8(offset)),
             eq(4, Value::Text(group)),
         ];
-        let mut scan = table.scan(0, &keys, Sight::Everything);
-        if scan.forward().is_none() {
-            return false;
-        }
-        match scan.in_progress() {
-            None => return true,
-            Some(other) => {
-                drop(scan);
-                other.wait();
+        let (mut deleted, mut inserted) = (None, None);
+        {
+            let mut scan = table.scan(0, &keys, Sight::Everything);
+            while scan.forward().is_some() {
+                match scan.in_progress() {
+                    None => return true,
+                    Some(InProgress::Delete(xid)) => deleted = Some(xid),
+                    Some(InProgress::Insert(xid)) => inserted = Some(xid),
+                }
             }
+        }
+        match (deleted, inserted) {
+            (None, None) => return false,
+            (Some(before), Some(after)) if before == after => return true,
+            (Some(xid), _) => InProgress::Delete(xid).wait(),
+            (None, Some(xid)) => InProgress::Insert(xid).wait(),
         }
     }
 }
@@ -410,7 +417,14 @@ pub fn set_replayed(id: u128) {
 fn delete(condition: &str, args: &[pgrx::datum::DatumWithOid<'_>]) -> i64 {
     spi::as_owner(|client| {
         client
-            .update(&format!("DELETE FROM queen.dead_letter_record WHERE {condition}"), None, args)
+            .update(
+                &format!(
+                    "WITH held AS MATERIALIZED (SELECT id FROM queen.dead_letter_record WHERE {condition} ORDER BY id FOR UPDATE) \
+                     DELETE FROM queen.dead_letter_record r USING held WHERE r.id = held.id"
+                ),
+                None,
+                args,
+            )
             .map(|done| done.len() as i64)
     })
     .unwrap_or_else(|e| pgrx::error!("deleting dead letters: {e}"))

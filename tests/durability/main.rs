@@ -2,6 +2,7 @@
 
 mod answers;
 mod crash;
+mod damaged_pages;
 mod dump;
 mod exactly_once;
 mod lifecycle;

@@ -299,6 +299,28 @@ async fn what_was_claimed_for_a_client_that_left_meanwhile_is_given_back() {
     http.signal(9);
 }
 
+// With `autoAck` what is claimed is settled: nobody else would get it.
+#[tokio::test]
+async fn a_pop_that_settles_what_it_brings_is_waited_for_when_its_time_is_over() {
+    let http: &'static Sidecar = leaked(&[]).await;
+    let sql = http.sql().await;
+    for n in 0..2 {
+        http.push("q", &[json!(n)]).await;
+        if n == 0 {
+            // The server knows the queue then.
+            assert_eq!(data(&http.pop("q", "wait=true&timeout=20000&autoAck=true").await), [0]);
+            continue;
+        }
+        sql.batch_execute("BEGIN; LOCK TABLE queen.cursor IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+        let pop = tokio::spawn(http.pop("q", "wait=true&timeout=300&autoAck=true"));
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        sql.batch_execute("COMMIT").await.expect("no lock");
+        assert_eq!(data(&pop.await.unwrap()), [n]);
+        assert_eq!(http.pop("q", "autoAck=true").await.len(), 0);
+    }
+    http.signal(9);
+}
+
 // Who leaves in the very moment of the push may have been sent the message; then its lease decides.
 #[tokio::test]
 async fn what_a_client_was_sent_that_left_comes_to_another() {

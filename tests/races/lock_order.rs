@@ -147,3 +147,32 @@ async fn requests_of_several_groups_take_their_cursors_in_one_order() {
         }
     }
 }
+
+/// A queue that is dropped and made anew while a push of several queues waits for the lane of another.
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_to_several_queues_do_not_deadlock_when_one_of_them_is_dropped() {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let mut s = Vec::new();
+    for _ in 0..5 {
+        let session = Session::open(cluster, &db).await;
+        session.run("SET statement_timeout = '20s'").await;
+        s.push(session);
+    }
+    let push = |queues: &[&str]| {
+        let items: Vec<String> =
+            queues.iter().map(|q| format!(r#"{{"queue": "{q}", "partition": "p", "payload": 1}}"#)).collect();
+        format!("SELECT count(*) FROM queen.push_batch({})", quote(&format!("[{}]", items.join(", "))))
+    };
+    s[0].run(&push(&["a", "b"])).await;
+    s[1].run(&format!("BEGIN; {}", push(&["a"]))).await;
+    let first = s[2].start_and_watch(&s[0], &push(&["a", "b"])).await.0;
+    let drop = s[3].start_and_watch(&s[0], "SELECT queen.drop_queue('b')").await.0;
+    let second = s[4].start_and_watch(&s[0], &push(&["a", "b"])).await.0;
+    s[1].run("COMMIT").await;
+    for (who, call) in [("first", first), ("second", second), ("drop", drop)] {
+        if let Err(error) = call.try_end().await {
+            panic!("{who}: {}", describe(&error));
+        }
+    }
+}

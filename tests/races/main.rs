@@ -2,6 +2,7 @@
 
 mod along;
 mod broken;
+mod cancelled;
 mod changes;
 mod conflation;
 mod creation;

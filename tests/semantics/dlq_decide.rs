@@ -177,7 +177,7 @@ async fn changing_who_decides_or_what_is_kept_is_in_the_audit_with_both_values()
             r#"bob|queue_configured|q|{"redactionAllow": {"to": ["$.a"], "from": []}, "deadLetterPayload": {"to": "redact", "from": "keep"}}"#,
             r#"bob|queue_configured|q|{"owner": {"to": "", "from": "shop"}, "redactionAllow": {"to": [], "from": ["$.a"]}, "requireApproval": {"to": false, "from": true}, "deadLetterPayload": {"to": "keep", "from": "redact"}}"#,
             r#"bob|queue_configured|r|{"deadLetterTo": {"to": ".dead", "from": ""}}"#,
-            r#"bob|queue_dropped|r|{"deadLetterTo": {"to": ".dead", "from": ""}}"#,
+            r#"bob|queue_dropped|r|{"deadLetterTo": {"to": "", "from": ".dead"}}"#,
         ]
         .join("\n")
     );

@@ -9,18 +9,26 @@ pub fn same(one: &str, other: &str) -> bool {
 }
 
 fn folded(name: &str) -> String {
-    let seen: String = name.nfkc().filter(|c| !is_unseen(*c)).collect();
+    let seen: String = name.nfkc().filter(|c| !is_unseen(*c)).map(plain).collect();
     let words: Vec<&str> = seen.split_whitespace().collect();
     // Up and down again: there are letters with two small forms, and with none.
     words.join(" ").chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfkc().collect()
 }
 
-/// What shows nothing: controls that are no space, soft hyphens, joiners, marks of direction, selectors, tags.
+/// What shows nothing: controls that are no space, and what Unicode says may be left out when it is shown
+/// (Default_Ignorable_Code_Point: soft hyphens, joiners, fillers, marks of direction, selectors, tags); and marks of
+/// annotation, and the empty braille cell.
 fn is_unseen(c: char) -> bool {
     (c.is_control() && !c.is_whitespace())
-        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{e0000}'..='\u{e0fff}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Hyphens are one character, however they may break a line.
+fn plain(c: char) -> char {
+    if matches!(c, '\u{2010}' | '\u{2011}') { '-' } else { c }
 }
 
 #[cfg(test)]
@@ -38,6 +46,8 @@ mod tests {
             ("stra\u{df}e", "STRASSE"),
             ("\u{3c3}\u{3b1}\u{3c2}", "\u{3a3}\u{391}\u{3a3}"),
             ("ann", "a\u{200b}n\u{ad}n\u{feff}"),
+            ("ann", "\u{3164}a\u{115f}n\u{ffa0}n\u{1bca0}\u{2800}\u{fff9}"),
+            ("a-b", "a\u{2011}b"),
         ] {
             assert!(same(one, other), "{one:?} {other:?}");
         }

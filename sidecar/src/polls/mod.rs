@@ -93,14 +93,20 @@ impl Polls {
     pub async fn pop(&self, wanted: Wanted, peer: Peer) -> Answer {
         let (reply, answer) = oneshot::channel();
         let polls = self.clone();
-        let waiter = Waiter { wanted: Arc::new(wanted), reply, standing: Arc::default(), peer };
+        let (wanted, client) = (Arc::new(wanted), peer.clone());
+        let waiter = Waiter { wanted: wanted.clone(), reply, standing: Arc::default(), peer };
         // A task, because the client may leave while the call is under way.
         tokio::spawn(async move {
             let answer = polls.ask(&waiter).await;
             let answer = answer.unwrap_or_else(|| Ok(Popped::nothing(&waiter.wanted, None)));
             polls.deliver(waiter, answer);
         });
-        answer.await.unwrap_or(Err(CallError::Lost))
+        match answer.await {
+            Ok(answer) => answer,
+            // What was claimed has been given back, and nobody reads this.
+            Err(_) if client.has_left() => Ok(Popped::nothing(&wanted, None)),
+            Err(_) => Err(CallError::Lost),
+        }
     }
 
     /// Pops, and waits at most so long until there is something, or until `paused` says true. A passing trouble of the database is waited out, too.
@@ -135,10 +141,14 @@ impl Polls {
                 if ticket.leave() {
                     return standing.in_vain(nothing);
                 }
-                // Its pop is under way.
-                match tokio::time::timeout(GRACE, answer).await {
-                    Ok(answered) => answered,
-                    Err(_) => return standing.in_vain(nothing),
+                // Its pop is under way. What that settles itself is gone if nobody waits for it, and cannot be given back.
+                if wanted.auto_ack {
+                    answer.await
+                } else {
+                    match tokio::time::timeout(GRACE, answer).await {
+                        Ok(answered) => answered,
+                        Err(_) => return standing.in_vain(nothing),
+                    }
                 }
             }
         };
