@@ -5,6 +5,7 @@
 
 use queen_tests::{Client, Cluster, shared_cluster};
 use std::sync::Once;
+use std::time::Duration;
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -228,6 +229,9 @@ impl Consumer {
     }
 }
 
+/// How often what is above its limit is measured.
+const TRIES: u64 = 6;
+
 /// What a test measured; says at its end what was above its limit.
 #[derive(Default)]
 pub struct Report {
@@ -236,10 +240,11 @@ pub struct Report {
 
 impl Report {
     /// Measures `work` on both sides in turns; it answers what one operation cost. What is above the limit is measured
-    /// again: on a busy machine it may be chance once, hardly three times.
+    /// again, a while later: on a busy machine it may be chance some times, hardly [`TRIES`] times.
     pub async fn compare<T>(&mut self, name: &str, limit: f64, few: &T, many: &T, work: impl AsyncFn(&T) -> f64) {
         let mut line = String::new();
-        for _ in 0..3 {
+        for attempt in 0..TRIES {
+            tokio::time::sleep(Duration::from_secs(attempt)).await;
             let mut costs = (Vec::new(), Vec::new());
             for round in 0..=ROUNDS {
                 let (a, b) = if round % 2 == 0 {
