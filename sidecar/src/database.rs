@@ -232,7 +232,7 @@ impl Database {
                 return Err(CallError::TooLarge { bytes, most });
             }
             // It may have some more the next time.
-            allowed = bytes + bytes / 8;
+            allowed = (bytes + bytes / 8).min(most);
             let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
             // Who waits holds nothing.
             _room = None;

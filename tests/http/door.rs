@@ -239,6 +239,22 @@ async fn what_is_no_http_harms_nobody() {
     assert_eq!(http.get("/health").await.status, 200);
 }
 
+// It lies in memory before anybody knows whose it is.
+#[tokio::test]
+async fn the_head_of_a_request_has_64_kib_at_most() {
+    let http = shared();
+    for (bytes, status) in [(50_000, "200"), (70_000, "431")] {
+        let head = format!("GET /health HTTP/1.1\r\nhost: q\r\nconnection: close\r\nx: {}\r\n\r\n", "x".repeat(bytes));
+        let stream = raw::send(http, &head);
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut stream = stream;
+            let mut head = [0; 12];
+            std::io::Read::read_exact(&mut stream, &mut head).map(|()| String::from_utf8_lossy(&head).into_owned())
+        });
+        assert_eq!(answer.await.unwrap().unwrap(), format!("HTTP/1.1 {status}"), "{bytes}");
+    }
+}
+
 #[tokio::test]
 async fn a_thousand_connections_that_stall_hinder_nobody() {
     let (http, q) = (shared(), queue());
