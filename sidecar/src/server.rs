@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// What a connection reads and writes at once; a request's head has to fit into it.
+/// What a connection reads and writes at once; a request's head that is much longer is refused.
 const BUFFER: usize = 64 << 10;
 /// Time that a connection which has not asked anything yet has to do so when the server ends.
 const FIRST_WORD: Duration = Duration::from_millis(500);
