@@ -10,13 +10,14 @@ mod place;
 mod tls;
 mod trouble;
 
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use fitness::{Fitness, Noticed};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::error::DbError;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{NoTls, Row};
@@ -29,6 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a query of the administration may take.
 const LOOK_TIMEOUT: &str = "30s";
+
+/// Longest answer of a query that only looks.
+const LONGEST_LOOK: usize = 32 << 20;
+/// Longest answer that is asked for without room for it: most are far shorter, and a call's connection bounds how many there are.
+const SHORT_LOOK: usize = 1 << 20;
+/// What the database says of an answer that is longer than allowed, see [`too_long`].
+pub const TOO_LONG: &str = " bytes are too many";
 
 /// An answer whose bytes a connection need not keep room for. Connecting costs little beside a longer one.
 const LONG_ANSWER: usize = 8 << 20;
@@ -64,6 +72,7 @@ pub struct Database {
     config: Arc<tokio_postgres::Config>,
     tls: Option<MakeRustlsConnect>,
     prepare: bool,
+    answers: Budget,
     told: Arc<Told>,
 }
 
@@ -77,18 +86,18 @@ struct Told {
 }
 
 /// A statement as it will be sent.
-enum Ready {
+enum Ready<'a> {
     Prepared(tokio_postgres::Statement),
-    Text(Statement),
+    Text(&'a str, &'a [Type]),
 }
 
-impl Ready {
+impl Ready<'_> {
     async fn run(&self, client: &Object, params: &[Param<'_>]) -> Result<Option<Row>, tokio_postgres::Error> {
         match self {
             Ready::Prepared(statement) => client.query_opt(statement, params).await,
-            Ready::Text(statement) => {
-                let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
-                client.query_typed_opt(statement.sql, &typed).await
+            Ready::Text(sql, types) => {
+                let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+                client.query_typed_opt(sql, &typed).await
             }
         }
     }
@@ -112,8 +121,16 @@ impl Database {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|_| "cannot build the connection pool".to_owned())?;
+        let answers = Budget::new(usize::try_from(config.answer_budget_bytes).unwrap_or(usize::MAX));
         let told = Told { place: place::shown(&pg), noticed: Noticed::default(), troubles: Troubles::default() };
-        Ok(Database { pool, config: Arc::new(pg), tls, prepare: config.prepared_statements, told: Arc::new(told) })
+        Ok(Database {
+            pool,
+            config: Arc::new(pg),
+            tls,
+            prepare: config.prepared_statements,
+            answers,
+            told: Arc::new(told),
+        })
     }
 
     /// Calls a function for a tenant and answers its text.
@@ -123,13 +140,13 @@ impl Database {
     pub async fn call(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
         let row = if tenant == Tenant::default() {
             let client = self.client().await?;
-            let ready = self.ready(&client, statement).await?;
+            let ready = self.ready(&client, statement.sql, statement.types).await?;
             let call = UnderWay::new(client, Then::Pool);
             let row = ready.run(call.client()?, params).await;
             call.ended(&row);
             row.map_err(failed)?
         } else {
-            self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], statement, params).await?
+            self.in_transaction(SET_TENANT, &[&tenant.0.to_string()], (statement.sql, statement.types), params).await?
         };
         row.as_ref().map_or_else(|| Ok(String::new()), text)
     }
@@ -149,14 +166,22 @@ impl Database {
         let Some(actor) = actor.filter(|actor| !actor.is_empty()) else {
             return self.call(tenant, statement, params).await;
         };
-        let row = self.in_transaction(SET_ACTOR, &[&setting(tenant), &actor], statement, params).await?;
+        let row = self
+            .in_transaction(SET_ACTOR, &[&setting(tenant), &actor], (statement.sql, statement.types), params)
+            .await?;
         row.as_ref().map_or_else(|| Ok(String::new()), text)
     }
 
-    /// Runs a query that only looks, within limits of time and without the compiler, which costs more than it saves here.
+    /// Memory for answers.
+    pub fn answers(&self) -> &Budget {
+        &self.answers
+    }
+
+    /// Runs a query that only looks, within limits of time and length and without the compiler, which costs more than it
+    /// saves here.
     ///
     /// # Errors
-    /// As [`Database::call`].
+    /// As [`Database::call`]; [`CallError::TooLarge`], and [`CallError::NoRoom`] when there is no memory for the answer.
     pub async fn look(&self, tenant: Tenant, statement: Statement, params: &[Param<'_>]) -> Result<String, CallError> {
         Ok(self.find(tenant, statement, params).await?.unwrap_or_default())
     }
@@ -164,14 +189,69 @@ impl Database {
     /// As [`Database::look`], for a query that may find nothing.
     ///
     /// # Errors
-    /// As [`Database::call`].
+    /// As [`Database::look`].
     pub async fn find(
         &self,
         tenant: Tenant,
         statement: Statement,
         params: &[Param<'_>],
     ) -> Result<Option<String>, CallError> {
-        let row = self.in_transaction(SET_LIMITS, &[&LOOK_TIMEOUT, &setting(tenant)], statement, params).await?;
+        self.find_up_to(LONGEST_LOOK, tenant, statement, params).await
+    }
+
+    /// As [`Database::find`], of one thing: as long as it is, since there is no less to ask for.
+    ///
+    /// # Errors
+    /// As [`Database::look`].
+    pub async fn find_one(
+        &self,
+        tenant: Tenant,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Option<String>, CallError> {
+        self.find_up_to(usize::MAX, tenant, statement, params).await
+    }
+
+    /// Asks for a short answer first. What is longer fails in the database, which tells how long it is, and is asked for
+    /// again with room for that: it is there twice, as it comes in and as text.
+    async fn find_up_to(
+        &self,
+        most: usize,
+        tenant: Tenant,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Option<String>, CallError> {
+        let (mut allowed, mut until, mut _room) = (SHORT_LOOK, None, None);
+        loop {
+            let error = match self.find_within(allowed, tenant, statement, params).await {
+                Err(error) => error,
+                found => return found,
+            };
+            let Some(bytes) = too_long(&error) else { return Err(error) };
+            if bytes > most {
+                return Err(CallError::TooLarge { bytes, most });
+            }
+            // It may have some more the next time.
+            allowed = (bytes + bytes / 8).min(most);
+            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            // Who waits holds nothing.
+            _room = None;
+            _room = Some(self.answers.wait_for(2 * allowed, until, || false).await.ok_or(CallError::NoRoom)?);
+        }
+    }
+
+    async fn find_within(
+        &self,
+        bytes: usize,
+        tenant: Tenant,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Option<String>, CallError> {
+        let (sql, types) = unless_too_long(statement);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let params = [params, &[&bytes]].concat();
+        let settings: [Param<'_>; 2] = [&LOOK_TIMEOUT, &setting(tenant)];
+        let row = self.in_transaction(SET_LIMITS, &settings, (&sql, &types), &params).await?;
         row.as_ref().map(text).transpose()
     }
 
@@ -180,11 +260,12 @@ impl Database {
         &self,
         settings: Statement,
         values: &[Param<'_>],
-        statement: Statement,
+        (sql, types): (&str, &[Type]),
         params: &[Param<'_>],
     ) -> Result<Option<Row>, CallError> {
         let client = self.client().await?;
-        let (set, ready) = (self.ready(&client, settings).await?, self.ready(&client, statement).await?);
+        let (set, ready) =
+            (self.ready(&client, settings.sql, settings.types).await?, self.ready(&client, sql, types).await?);
         let open = UnderWay::new(client, Then::Close);
         let client = open.client()?;
         let (begun, set, row, ended) = tokio::join!(
@@ -202,11 +283,11 @@ impl Database {
         Ok(row)
     }
 
-    async fn ready(&self, client: &Object, statement: Statement) -> Result<Ready, CallError> {
+    async fn ready<'a>(&self, client: &Object, sql: &'a str, types: &'a [Type]) -> Result<Ready<'a>, CallError> {
         if !self.prepare {
-            return Ok(Ready::Text(statement));
+            return Ok(Ready::Text(sql, types));
         }
-        client.prepare_typed_cached(statement.sql, statement.types).await.map(Ready::Prepared).map_err(failed)
+        client.prepare_typed_cached(sql, types).await.map(Ready::Prepared).map_err(failed)
     }
 
     /// Whether the database answers.
@@ -370,6 +451,27 @@ fn setting(tenant: Tenant) -> String {
 
 fn text(row: &Row) -> Result<String, CallError> {
     row.try_get::<_, Option<String>>(0).map(Option::unwrap_or_default).map_err(failed)
+}
+
+/// The same statement with one more parameter, the bytes that its answer may have; a longer one fails before it is sent. The
+/// cast is what fails; its error tells how long the answer would be. `OFFSET 0` keeps it from being made more than once.
+fn unless_too_long(statement: Statement) -> (String, Vec<Type>) {
+    let types = [statement.types, &[Type::INT8]].concat();
+    let sql = format!(
+        "SELECT CASE WHEN octet_length(answer) <= ${} THEN answer ELSE (octet_length(answer) || '{TOO_LONG}')::int::text END \
+         FROM (SELECT answer FROM (\n{}\n) AS looked(answer) OFFSET 0) AS once",
+        types.len(),
+        statement.sql,
+    );
+    (sql, types)
+}
+
+/// How many bytes are too many, if that is what the database says, in whatever language.
+pub fn too_long(error: &CallError) -> Option<usize> {
+    let CallError::Refused { state, message } = error else { return None };
+    let (before, _) = message.split_once(TOO_LONG).filter(|_| state == "22P02")?;
+    let digits = before.len() - before.bytes().rev().take_while(u8::is_ascii_digit).count();
+    before[digits..].parse().ok()
 }
 
 /// Classifies a driver's error.

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// The code of an answer that was not given for lack of memory.
 pub const NO_ROOM: &str = "no_room";
 
+/// The code of an answer that was not given because it would be too long.
+pub const TOO_LARGE: &str = "too_large";
+
 /// When a client should ask again that was refused for lack of memory, in seconds.
 const RETRY_AFTER: u16 = 1;
 
@@ -97,6 +100,16 @@ pub enum CallError {
         "what other clients have not read or sent yet leaves no memory for this; nothing was done, ask again in a moment"
     )]
     NoRoom,
+    /// What was asked for is longer than an answer may be. Of what only looks.
+    #[error(
+        "the answer would have {bytes} bytes, and more than {most} are not sent: ask for less, with a smaller limit"
+    )]
+    TooLarge {
+        /// Bytes that the database's answer would have.
+        bytes: usize,
+        /// Bytes that it may have.
+        most: usize,
+    },
     /// The connection broke while the call was under way: what it did is not known.
     #[error("the database connection was lost; whether the call was carried out is not known")]
     Lost,
@@ -122,6 +135,7 @@ impl CallError {
         let state = match self {
             CallError::Refused { state, .. } => state,
             CallError::NoRoom => return StatusCode::SERVICE_UNAVAILABLE,
+            CallError::TooLarge { .. } => return StatusCode::BAD_REQUEST,
             CallError::NoConnection | CallError::Lost => return StatusCode::INTERNAL_SERVER_ERROR,
         };
         if matches!(state.as_str(), "22008" | "22021" | "22P05") {
@@ -139,7 +153,11 @@ impl CallError {
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         let problem = Problem::new(error.status(), error.to_string());
-        if matches!(error, CallError::NoRoom) { problem.with_code(NO_ROOM) } else { problem }
+        match error {
+            CallError::NoRoom => problem.with_code(NO_ROOM),
+            CallError::TooLarge { .. } => problem.with_code(TOO_LARGE),
+            _ => problem,
+        }
     }
 }
 

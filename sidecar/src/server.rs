@@ -29,6 +29,8 @@ use tokio::sync::{Semaphore, watch};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+/// What a connection reads and writes at once; a request's head that is much longer is refused.
+const BUFFER: usize = 64 << 10;
 /// Time that a connection which has not asked anything yet has to do so when the server ends.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
@@ -88,7 +90,7 @@ pub fn app(config: Config) -> Result<Arc<App>, String> {
     // Pops leave connections for pushes, acks and a look.
     let pops = usize::from(config.pool_size).saturating_sub(pushes + acks + 1);
     let budget = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
-    let answers = budget(config.answer_budget_bytes);
+    let answers = database.answers().clone();
     let polls = Polls::new(database.clone(), metrics.clone(), answers.clone(), pops);
     tokio::spawn(database.clone().greet());
     tokio::spawn(sampler::keep(metrics.clone(), database.clone(), polls.clone()));
@@ -133,7 +135,7 @@ async fn serve(config: Config) -> Result<(), String> {
         prepare(&stream, patience);
         let wire = Wire::new(stream);
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(patience);
+        http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(BUFFER);
         let requests = TowerToHyperService::new(router.clone());
         let asked = Arc::new(AtomicBool::new(false));
         let service = {

@@ -14,7 +14,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -23,6 +23,10 @@ use std::task::{Context, Poll, ready};
 
 /// Each byte is there twice: as it came in, and in what is made of it.
 const COPIES: usize = 2;
+
+/// Frames are handed on together up to this size. A client may send each byte in a frame of its own, and whoever collects
+/// them needs more for the frame than for the byte.
+const PARCEL: usize = 64 << 10;
 
 /// Room of a request's body; whoever still has something of the body holds it, too.
 #[derive(Clone, Debug)]
@@ -51,7 +55,9 @@ pub async fn count(State(app): State<Shared>, mut request: Request, next: Next) 
         caller.upload = Some(upload.clone());
     }
     let (budget, counted) = (app.uploads.clone(), upload.clone());
-    let request = request.map(|inner| Body::new(Counted { inner, budget, upload: counted, seen: 0 }));
+    let request = request.map(|inner| {
+        Body::new(Counted { inner, budget, upload: counted, seen: 0, parcel: BytesMut::new(), ended: false })
+    });
     let response = next.run(request).await;
     let refused = upload.taken().refused.take();
     if let Some(mut rest) = refused {
@@ -73,6 +79,9 @@ struct Counted {
     budget: Budget,
     upload: Upload,
     seen: usize,
+    /// What has arrived and has not been handed on.
+    parcel: BytesMut,
+    ended: bool,
 }
 
 impl Counted {
@@ -94,6 +103,7 @@ impl Counted {
             return Ok(());
         }
         // Whoever collects the body drops what it has, too: others need it.
+        self.parcel = BytesMut::new();
         taken.room = None;
         taken.refused = Some(std::mem::take(&mut self.inner));
         Err(axum::Error::new(CallError::NoRoom))
@@ -105,21 +115,34 @@ impl HttpBody for Counted {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            self.arrived(data.len())?;
+        while self.parcel.len() < PARCEL && !self.ended {
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()? {
+                // Nobody reads trailers.
+                Some(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.arrived(data.len())?;
+                        self.parcel.extend_from_slice(&data);
+                    }
+                }
+                None => self.ended = true,
+            }
         }
-        Poll::Ready(frame)
+        let parcel = std::mem::take(&mut self.parcel);
+        Poll::Ready((!parcel.is_empty()).then(|| Ok(Frame::data(parcel.freeze()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.parcel.is_empty() && (self.ended || self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (inner, held) = (self.inner.size_hint(), self.parcel.len() as u64);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint.set_lower(inner.lower() + held);
+        hint
     }
 }
 

@@ -189,13 +189,15 @@ async fn a_message_that_is_larger_than_the_budget_is_delivered() {
     }
 }
 
-// Of what only looks: it is made first, and refused when it cannot be kept.
+// Of what only looks.
 #[tokio::test]
 async fn a_listing_takes_room_too() {
     let http = server().await;
+    let listed = format!("SELECT queen.push('listed', to_jsonb(repeat('x', {})))", 12 * MIB);
+    http.sql().await.batch_execute(&listed).await.unwrap();
     let mut deaf = Vec::new();
     for _ in 0..DEAF {
-        deaf.push(raw::send(&http, &raw::get("/api/v1/messages?queue=large")));
+        deaf.push(raw::send(&http, &raw::get("/api/v1/messages?queue=listed")));
     }
     until(&http, "queen_answers_refused_total", |refused| refused > 0).await;
     assert!(metric(&http, "queen_answer_bytes_in_flight").await <= BUDGET);
@@ -275,4 +277,131 @@ async fn a_batch_that_is_larger_than_its_part_of_the_memory_comes_in_parts() {
         }
     }
     assert_eq!(metric(&http, "queen_answers_refused_total").await, 0);
+}
+
+/// So many messages of a megabyte.
+async fn megabytes(http: &Sidecar, queue: &str, count: usize) {
+    let push = "SELECT queen.push_batch((SELECT json_agg(json_build_object('queue', $1::text, 'payload', repeat('x', 1048576)))
+                                           FROM generate_series(1, $2::int)))";
+    http.sql().await.execute(push, &[&queue, &i32::try_from(count).unwrap()]).await.unwrap();
+}
+
+// The payload is in it twice.
+#[tokio::test]
+async fn a_listing_that_is_too_long_is_refused_before_it_is_sent() {
+    let http = sidecar_with(&[]).await;
+    megabytes(&http, "q", 60).await;
+    http.get("/api/v1/messages?queue=q&limit=1").await.expect(200);
+    let before = peak(&http);
+    let answers = tokio::join!(
+        http.get("/api/v1/messages?queue=q&limit=60"),
+        http.get("/api/v1/messages?queue=q&limit=60"),
+        http.get("/api/v1/messages?queue=q&limit=60"),
+    );
+    for answer in [answers.0, answers.1, answers.2] {
+        let body = answer.expect(400);
+        assert_eq!(body["code"], "too_large");
+        let error = body["error"].as_str().unwrap();
+        assert!(error.contains("limit") && error.contains("33554432"), "{error}");
+        let told: usize = error.split(' ').find_map(|word| word.parse().ok()).expect("how long it would be");
+        assert!(told > 120 * MIB && told < 130 * MIB, "{error}");
+    }
+    let grown = peak(&http).saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB", grown / MIB);
+    let page = http.get("/api/v1/messages?queue=q&limit=15&offset=45").await;
+    assert_eq!(page.expect(200)["messages"].as_array().unwrap().len(), 15);
+    until(&http, "queen_answer_bytes_in_flight", |bytes| bytes == 0).await;
+}
+
+// There is no less to ask for.
+#[tokio::test]
+async fn one_message_is_shown_however_long_it_is() {
+    let http = sidecar_with(&[("QUEEN_ANSWER_BUDGET_BYTES", &(16 * MIB).to_string())]).await;
+    let push = format!("SELECT queen.push('q', to_jsonb(repeat('x', {})), transaction_id => 't')", 40 * MIB);
+    http.sql().await.batch_execute(&push).await.unwrap();
+    assert_eq!(http.get("/api/v1/messages?queue=q").await.expect(400)["code"], "too_large");
+    let partition: String = {
+        let sql = http.sql().await;
+        sql.query_one("SELECT partition_id::text FROM queen.partitions WHERE queue = 'q'", &[]).await.unwrap().get(0)
+    };
+    let shown = http.get(&format!("/api/v1/messages/{partition}/t")).await;
+    assert_eq!(shown.expect(200)["payload"].as_str().unwrap().len(), 40 * MIB);
+}
+
+fn list(element: &str, count: usize) -> String {
+    format!("[{}]", vec![element; count].join(","))
+}
+
+#[tokio::test]
+async fn no_list_of_a_request_has_more_elements_than_are_read() {
+    let http = sidecar_with(&[]).await;
+    let many = |element: &str| list(element, 100_001);
+    let push = format!("{{\"type\":\"push\",\"items\":{}}}", list("{\"queue\":\"q\",\"payload\":1}", 60_000));
+    for (path, name, body) in [
+        ("/api/v1/ack/batch", "acknowledgments", format!("{{\"acknowledgments\":{}}}", many("{}"))),
+        ("/api/v1/push", "items", format!("{{\"items\":{}}}", many("{\"queue\":\"q\",\"payload\":1}"))),
+        ("/api/v1/transaction", "operations", format!("{{\"operations\":{}}}", many("{\"type\":\"ack\"}"))),
+        ("/api/v1/transaction", "operations", many("{\"type\":\"ack\"}")),
+        ("/api/v1/transaction", "operations", format!("{{\"operations\":[{push},{push}]}}")),
+        ("/api/v1/transaction", "requiredLeases", format!("{{\"operations\":[],\"requiredLeases\":{}}}", many("\"\""))),
+        ("/api/v1/dlq/discard", "ids", format!("{{\"cause\":\"a\",\"note\":\"b\",\"ids\":{}}}", many("\"\""))),
+        ("/api/v1/dlq/plans", "ids", format!("{{\"reason\":\"a\",\"remediation\":\"b\",\"ids\":{}}}", many("\"\""))),
+        (
+            "/api/v1/traces",
+            "traceNames",
+            format!("{{\"transactionId\":\"a\",\"partitionId\":\"b\",\"data\":1,\"traceNames\":{}}}", many("\"\"")),
+        ),
+    ] {
+        let answer = http.post_text(path, &body).await;
+        let error = answer.expect(400)["error"].as_str().unwrap().to_owned();
+        assert_eq!(error, format!("bad body: {name} has more than 100000 elements: send them in parts"), "{path}");
+    }
+    // A payload may be any list.
+    let item = format!("{{\"items\":[{{\"queue\":\"q\",\"payload\":{}}}]}}", many("0"));
+    http.post_text("/api/v1/push", &item).await.expect(201);
+}
+
+#[tokio::test]
+async fn of_a_body_no_more_is_made_than_it_weighs() {
+    let http = sidecar_with(&[]).await;
+    let zeros = list("0", 8 * MIB);
+    let keys: String = (0..MIB).map(|n| format!("\"{n:06x}\":0,")).collect();
+    let bodies = [
+        ("/api/v1/ack/batch", format!("{{\"acknowledgments\":{}}}", list("{}", 5 * MIB))),
+        ("/api/v1/push", format!("{{\"items\":{}}}", list("{}", 5 * MIB))),
+        ("/api/v1/transaction", format!("{{\"operations\":{}}}", list("{}", 5 * MIB))),
+        ("/api/v1/dlq/discard", format!("{{\"ids\":{}}}", list("\"\"", 5 * MIB))),
+        ("/api/v1/dlq/discard", format!("{{{keys}\"ids\":[]}}")),
+        ("/api/v1/configure", format!("{{\"queue\":\"a\",\"options\":{{\"x\":{zeros}}}}}")),
+        ("/api/v1/system/maintenance", format!("{{\"enabled\":1,\"x\":{zeros}}}")),
+    ];
+    // As long, and refused at its end.
+    http.post_text("/api/v1/push", &format!("{{\"x\":\"{}\"", "x".repeat(16 * MIB))).await.expect(400);
+    let before = peak(&http);
+    for (path, body) in bodies {
+        http.post_text(path, &body).await.expect(400);
+        let grown = peak(&http).saturating_sub(before);
+        assert!(grown < 64 * MIB, "{path}: {} MiB", grown / MIB);
+    }
+}
+
+// A frame costs more than a byte.
+#[tokio::test]
+async fn a_body_in_tiny_chunks_takes_what_another_takes() {
+    let http: &'static Sidecar = Box::leak(Box::new(sidecar_with(&[]).await));
+    ordinary_clients_are_served(http).await;
+    let body = format!("{{\"items\":[{{\"queue\":\"tiny\",\"payload\":\"{}\"}}]}}", "x".repeat(2 * MIB));
+    http.post_text("/api/v1/push", &body).await.expect(201);
+    let before = peak(http);
+    let mut stream = raw::send(http, "POST /api/v1/push HTTP/1.1\r\nhost: queen\r\ntransfer-encoding: chunked\r\n\r\n");
+    let sent = tokio::task::spawn_blocking(move || {
+        let chunks: Vec<u8> = body.bytes().flat_map(|byte| [b'1', b'\r', b'\n', byte, b'\r', b'\n']).collect();
+        stream.write_all(&chunks).and_then(|()| stream.write_all(b"0\r\n\r\n")).expect("a reader");
+        stream
+    });
+    let (_stream, answered) = status(sent.await.unwrap()).await;
+    assert_eq!(answered, 201);
+    let grown = peak(http).saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB", grown / MIB);
+    http.signal(9);
 }

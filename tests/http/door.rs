@@ -239,6 +239,20 @@ async fn what_is_no_http_harms_nobody() {
     assert_eq!(http.get("/health").await.status, 200);
 }
 
+// It lies in memory before anybody knows whose it is.
+#[tokio::test]
+async fn a_long_head_of_a_request_is_not_read_to_its_end() {
+    let http = shared();
+    for (bytes, served) in [(50_000, true), (200_000, false)] {
+        let head = format!("GET /health HTTP/1.1\r\nhost: q\r\nconnection: close\r\nx: {}\r\n\r\n", "x".repeat(bytes));
+        let mut stream = raw::send(http, "");
+        // It may be ended halfway.
+        _ = stream.write_all(head.as_bytes());
+        let answer = tokio::task::spawn_blocking(move || raw::until_closed(&mut stream)).await.unwrap();
+        assert_eq!(answer.unwrap_or_default().starts_with("HTTP/1.1 200"), served, "{bytes}");
+    }
+}
+
 #[tokio::test]
 async fn a_thousand_connections_that_stall_hinder_nobody() {
     let (http, q) = (shared(), queue());

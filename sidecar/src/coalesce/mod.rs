@@ -275,7 +275,7 @@ async fn carry_out<J: Job>(database: &Database, metrics: &Metrics, batch: Vec<Wa
     }
 }
 
-/// Leaves each lane once. By sorting: a request may have a million.
+/// Leaves each lane once. By sorting: a request may have a hundred thousand.
 fn each_once(lanes: &mut Vec<u64>) {
     lanes.sort_unstable();
     lanes.dedup();

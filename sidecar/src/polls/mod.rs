@@ -202,7 +202,7 @@ impl Polls {
             if waiter.is_gone() {
                 return None;
             }
-            let (room, allowed) = reserved.unwrap_or_else(|| at_once(answers, wanted.batch));
+            let (room, allowed) = reserved.unwrap_or_else(|| at_once(answers, wanted.batch, wanted.names()));
             let began = Instant::now();
             let mut popped = match wanted.pop(database, allowed).await {
                 Ok(popped) => popped,

@@ -4,7 +4,7 @@ use super::row::Key;
 use crate::answers::Allowance;
 use crate::budget::Room;
 use crate::coalesce::push_string;
-use crate::database::{Database, Param, Statement};
+use crate::database::{self, Database, Param, Statement};
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use crate::times;
@@ -28,8 +28,6 @@ macro_rules! unless_too_long {
         )
     };
 }
-
-const TOO_LONG: &str = " bytes are too many";
 
 const POP: Statement = Statement {
     sql: unless_too_long!("queen.pop_json($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
@@ -66,6 +64,9 @@ const POP_MATCHING: Statement = Statement {
         Type::INT4,
     ],
 };
+
+/// Bytes that a name may have which only the database knows; it is seldom longer.
+const UNKNOWN_NAME: usize = 256;
 
 /// Where to pop.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -144,19 +145,8 @@ pub enum Missed {
 
 impl From<CallError> for Missed {
     fn from(error: CallError) -> Self {
-        let too_long = match &error {
-            CallError::Refused { state, message } if state == "22P02" => bytes_told(message),
-            _ => None,
-        };
-        too_long.map_or(Missed::Failed(error), Missed::TooLong)
+        database::too_long(&error).map_or(Missed::Failed(error), Missed::TooLong)
     }
-}
-
-/// How many bytes are too many, if that is what the database says, in whatever language.
-fn bytes_told(message: &str) -> Option<usize> {
-    let (before, _) = message.split_once(TOO_LONG)?;
-    let digits = before.len() - before.bytes().rev().take_while(u8::is_ascii_digit).count();
-    before[digits..].parse().ok()
 }
 
 #[derive(Deserialize)]
@@ -208,6 +198,27 @@ impl Wanted {
     /// The row it stands in when it waits.
     pub fn key(&self) -> Key {
         Key { tenant: self.tenant, target: self.target.clone(), group: self.group.clone() }
+    }
+
+    /// About how many bytes of names each message of the answer repeats: group, partition, and the queue where it was not
+    /// named.
+    pub fn names(&self) -> usize {
+        let mut text = String::new();
+        push_string(&mut text, &self.group);
+        match &self.target {
+            Target::Queue(queue) => push_string(&mut text, queue),
+            Target::Partition { queue, partition } => {
+                push_string(&mut text, queue);
+                push_string(&mut text, partition);
+            }
+            Target::Matching { .. } => {}
+        }
+        let unknown = match &self.target {
+            Target::Queue(_) => 1,
+            Target::Partition { .. } => 0,
+            Target::Matching { .. } => 2,
+        };
+        text.len() + unknown * UNKNOWN_NAME
     }
 
     /// Asks the database for what is allowed.

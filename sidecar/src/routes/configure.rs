@@ -27,12 +27,18 @@ const QUEUE_ID: Statement = Statement {
     types: &[Type::TEXT],
 };
 
+/// Longest body: of each byte of it, a dozen are made.
+const MAX_BYTES: usize = 1 << 20;
+
 async fn configure(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let text = body::text(&body)?;
+    if text.len() > MAX_BYTES {
+        return Err(Problem::bad_body(format!("it has more than {MAX_BYTES} bytes")));
+    }
     body::check(text)?;
     // Checked, but for how deep it may be.
     let body: Value = serde_json::from_str(text)

@@ -73,7 +73,7 @@ async fn one(
     Path((partition, transaction_id)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let found = match Uuid::try_parse(&partition) {
-        Ok(id) => app.database.find(caller.tenant, ONE, &[&id, &transaction_id]).await?,
+        Ok(id) => app.database.find_one(caller.tenant, ONE, &[&id, &transaction_id]).await?,
         Err(_) => None,
     };
     Ok(json(StatusCode::OK, found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "Message not found"))?))

@@ -103,8 +103,8 @@ async fn turn_pops(State(app): State<Shared>, body: Bytes) -> Result<Response, P
 }
 
 fn enabled(body: &Bytes) -> Result<bool, Problem> {
-    let body: Option<Value> = serde_json::from_slice(body).ok();
-    let enabled = body.as_ref().and_then(|body| body.get("enabled")).and_then(Value::as_bool);
+    let [raw] = body::text(body).and_then(|text| body::object(text, &["enabled"])).unwrap_or_default();
+    let enabled = raw.and_then(|raw| raw.parse::<bool>().ok());
     enabled.ok_or_else(|| Problem::bad_request("enabled (boolean) is required"))
 }
 

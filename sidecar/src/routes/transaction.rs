@@ -22,6 +22,16 @@ pub fn routes() -> Router<Shared> {
 const TRANSACTION: Statement =
     Statement { sql: "SELECT queen.transaction_json($1, $2)", types: &[Type::TEXT, Type::TEXT] };
 
+/// Refuses too many operations. What is wrong otherwise is told by the database, in the shape of a transaction's answer.
+fn few(text: &str) -> Result<(), Problem> {
+    const LISTS: [&str; 2] = ["operations", "requiredLeases"];
+    if text.trim_start().starts_with('[') {
+        return body::few(text, LISTS[0]);
+    }
+    let lists = queen_core::payload::read_object(text, &LISTS).unwrap_or_default();
+    LISTS.iter().zip(lists).try_for_each(|(name, list)| list.map_or(Ok(()), |list| body::few(list, name)))
+}
+
 async fn transaction(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -30,6 +40,7 @@ async fn transaction(
     let text = body::text(&body)?;
     // Not JSON at all is told apart from JSON that is no transaction.
     body::check(text)?;
+    few(text)?;
     match app.database.call(caller.tenant, TRANSACTION, &[&text, &caller.subject]).await {
         Ok(answer) => {
             app.metrics.transacted(caller.tenant);

@@ -54,7 +54,7 @@ async fn record(
     Query(params): Query<Params>,
 ) -> Result<Response, Problem> {
     let (id, redacted) = (record_id(&id)?, redacted(&caller, &params)?);
-    let found = app.database.find(caller.tenant, RECORD, &[&id, &redacted]).await.map_err(problem)?;
+    let found = app.database.find_one(caller.tenant, RECORD, &[&id, &redacted]).await.map_err(problem)?;
     Ok(json(StatusCode::OK, found.ok_or_else(|| none(ErrorKind::DeadLetterNotFound))?))
 }
 
