@@ -176,3 +176,24 @@ async fn pushes_to_several_queues_do_not_deadlock_when_one_of_them_is_dropped() 
         }
     }
 }
+
+/// The filer has its row half in the index when it asks; whoever decides changes rows one after the other. Were each to wait
+/// for the other, one of them would be sent away.
+#[tokio::test(flavor = "multi_thread")]
+async fn filing_a_message_again_does_not_wait_for_a_decision_about_its_record() {
+    let cluster = shared_cluster();
+    let db = cluster.fresh_database().await;
+    let s = [Session::open(cluster, &db).await, Session::open(cluster, &db).await, Session::open(cluster, &db).await];
+    s[0].append("q", "Default", &["one"]).await;
+    let fail = "SELECT (queen.nack(p.lease_id, p.transaction_id, 'broken', 'dlq')).dlq
+                  FROM queen.pop('q', 'g', subscription_mode => 'all') p";
+    assert_eq!(s[0].one(fail).await, "t");
+    s[0].run("SELECT queen.seek('q', 'g', to_timestamp => '-infinity')").await;
+    s[1].run("BEGIN; SELECT queen.dlq_discard(ARRAY(SELECT id FROM queen.dlq()), 'obsolete', 'no order any more')")
+        .await;
+    let (again, waits) = s[2].start_and_watch(&s[0], fail).await;
+    assert!(!waits, "filing waits for the decision");
+    again.end().await;
+    s[1].run("COMMIT").await;
+    assert_eq!(s[0].one("SELECT string_agg(status, ',') FROM queen.dead_letter_record").await, "discarded");
+}
