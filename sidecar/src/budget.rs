@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 pub const SMALL: usize = 64 << 10;
 /// Up to this size it is of ordinary size.
 pub const ORDINARY: usize = 4 << 20;
+/// How long it is worth waiting for room.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Between looks whether somebody still waits for room.
 const LOOK: Duration = Duration::from_millis(250);
 

@@ -10,7 +10,7 @@ mod place;
 mod tls;
 mod trouble;
 
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::config::Config;
 use crate::error::CallError;
 use crate::tenant::Tenant;
@@ -233,7 +233,7 @@ impl Database {
             }
             // It may have some more the next time.
             allowed = (bytes + bytes / 8).min(most);
-            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let until = *until.get_or_insert_with(|| Instant::now() + budget::PATIENCE);
             // Who waits holds nothing.
             _room = None;
             _room = Some(self.answers.wait_for(2 * allowed, until, || false).await.ok_or(CallError::NoRoom)?);

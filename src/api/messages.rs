@@ -177,7 +177,7 @@ pub fn messages(call: &Call) -> Result<Datum> {
                     skipped += 1;
                     continue;
                 }
-                let frame = opened.frame(i as usize).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+                let frame = stored.frame_of(&opened, i as usize)?;
                 viewer.put(&mut rows, &stored, offset, &frame);
                 shown += 1;
             }
@@ -271,7 +271,7 @@ pub fn read(call: &Call) -> Result<Datum> {
                 if shown == max_rows {
                     return Ok(false);
                 }
-                let frame = opened.frame(i as usize).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+                let frame = stored.frame_of(&opened, i as usize)?;
                 viewer.put(&mut rows, &stored, stored.base + i, &frame);
                 shown += 1;
             }

@@ -59,27 +59,25 @@ impl Piece {
     /// The last offset up to which the messages from `from` to `upto` fit into so many bytes, and the bytes of those. `one`:
     /// the first does in any case.
     pub fn fitting(&self, from: i64, upto: i64, limit: usize, one: bool) -> Result<(i64, usize)> {
-        let opened = match &self.content {
-            Content::Stored(stored) => Some((stored, stored.open()?)),
-            Content::Decoded(_) => None,
-        };
         let first = self.base.max(from);
-        let mut bytes = 0;
-        for offset in first..=upto {
-            let i = (offset - self.base) as usize;
-            let more = match (&opened, &self.content) {
-                (Some((stored, opened)), _) => {
-                    size(&opened.frame(i).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?)
+        let walk = |size_of: &dyn Fn(usize) -> Result<usize>| {
+            let mut bytes = 0;
+            for offset in first..=upto {
+                let more = size_of((offset - self.base) as usize)?;
+                if bytes + more > limit && !(one && offset == first) {
+                    return Ok((offset - 1, bytes));
                 }
-                (None, Content::Decoded(frames)) => frames.get(i).map_or(0, |frame| size(&frame.as_frame())),
-                (None, Content::Stored(_)) => 0,
-            };
-            if bytes + more > limit && !(one && offset == first) {
-                return Ok((offset - 1, bytes));
+                bytes += more;
             }
-            bytes += more;
+            Ok((upto, bytes))
+        };
+        match &self.content {
+            Content::Stored(stored) => {
+                let opened = stored.open()?;
+                walk(&|i| Ok(size(&stored.frame_of(&opened, i)?)))
+            }
+            Content::Decoded(frames) => walk(&|i| Ok(frames.get(i).map_or(0, |frame| size(&frame.as_frame())))),
         }
-        Ok((upto, bytes))
     }
 }
 
@@ -143,7 +141,7 @@ pub fn each_frame(
         }
         Content::Stored(stored) => {
             let opened = stored.open()?;
-            let frame = |i: usize| opened.frame(i).map_err(|e| stored.damaged(&e.to_string(), e.kind()));
+            let frame = |i: usize| stored.frame_of(&opened, i);
             for offset in offsets {
                 show(offset, &frame((offset - piece.base) as usize)?)?;
             }

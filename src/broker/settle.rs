@@ -352,10 +352,7 @@ impl<'s> Span<'s> {
     fn message(&self, offset: i64) -> Result<Option<Found>> {
         let Some((base, stored, _, cell)) = self.at(offset) else { return Ok(None) };
         let frame = match cell.get() {
-            Some(opened) => {
-                let frame = opened.frame((offset - base) as usize);
-                frame.map_err(|e| stored.damaged(&e.to_string(), e.kind()))?.to_owned_frame()
-            }
+            Some(opened) => stored.frame_of(opened, (offset - base) as usize)?.to_owned_frame(),
             None => match recent::remembered(stored.pid, *base, stored.created_at, offset) {
                 Some(frame) => frame,
                 None => stored.frame(offset)?,
@@ -374,7 +371,7 @@ impl<'s> Span<'s> {
                 cell.get_or_init(|| opened)
             }
         };
-        let frame = opened.frame((offset - base) as usize).map_err(|e| stored.damaged(&e.to_string(), e.kind()))?;
+        let frame = stored.frame_of(opened, (offset - base) as usize)?;
         Ok(frame.transaction_id_text() == wanted)
     }
 }

@@ -5,7 +5,7 @@ use crate::pg::relation::{Row, Tables};
 use crate::pg::scan::{Compare, Sight, cmp, eq};
 use crate::pg::value::Value;
 use crate::rows::floor::Floor;
-use queen_core::segment::{Opened, OwnedFrame, Segment};
+use queen_core::segment::{Frame, Opened, OwnedFrame, Segment};
 
 /// A stored segment with its bytes.
 pub struct Stored {
@@ -32,6 +32,11 @@ impl Stored {
 
     pub fn open(&self) -> Result<Opened<'_>> {
         self.parse()?.open().map_err(|e| self.damaged(&e.to_string(), e.kind()))
+    }
+
+    /// A frame of the segment that [`Stored::open`] gave, by its place in it.
+    pub fn frame_of<'o>(&self, opened: &'o Opened<'_>, i: usize) -> Result<Frame<'o>> {
+        opened.frame(i).map_err(|e| self.damaged(&e.to_string(), e.kind()))
     }
 
     /// One frame, without decompressing the others.

@@ -22,7 +22,7 @@ pub use pop::{Popped, Target, Wanted};
 use row::{Rows, Standing, Ticket, Waiter};
 
 use crate::answers::{Allowance, at_once};
-use crate::budget::Budget;
+use crate::budget::{Budget, PATIENCE};
 use crate::database::{Database, Statement};
 use crate::error::CallError;
 use crate::metrics::Metrics;
@@ -36,8 +36,6 @@ use uuid::Uuid;
 
 /// How much longer than its time a waiter is given when its pop is under way just then.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a pop waits for memory.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a row rests after the database could not be reached.
 const REST: Duration = Duration::from_millis(500);
 
